@@ -1,0 +1,52 @@
+# `make help` lists the targets. Needs python3 (3.11 or newer) and nothing else.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+PYTEST_ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(STAMP) ## Run the main job end to end
+	$(RUN) examples/demo.py
+
+test: $(STAMP) ## Run the tests and the coverage limits (PYTEST_ARGS="..." runs a part, without limits)
+ifeq ($(strip $(PYTEST_ARGS)),)
+	$(RUN) -m pytest -n 2 --cov --cov-report=term --cov-report=json --cov-fail-under=0
+	$(RUN) scripts/check_coverage.py coverage.json
+else
+	$(RUN) -m pytest -n 2 $(PYTEST_ARGS)
+endif
+
+check: $(STAMP) ## Check format, lint and types
+	$(RUN) -m ruff format --check
+	$(RUN) -m ruff check
+	$(RUN) -m mypy
+
+bench: $(STAMP) ## Measure the core
+	$(RUN) benchmarks/core.py
+
+clean: ## Remove what the other targets made
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .coverage .coverage.* coverage.json htmlcov build dist
+	find src tests scripts examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo "toril: no '$(PYTHON)' found; install Python 3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "toril: needs Python 3.11 or newer, '$(PYTHON)' is $$($(PYTHON) -V 2>&1);" \
+	    "name a newer one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "toril: preparing $(VENV) (first time, or the dependencies changed)"
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "toril: '$(PYTHON) -m venv' failed; on Debian and Ubuntu install python3-venv" >&2; \
+	    rm -rf $(VENV); exit 1; }
+	@$(RUN) -m pip install --quiet --editable ".[dev]" --constraint constraints.txt
+	@touch $@

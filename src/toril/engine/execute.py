@@ -1,0 +1,303 @@
+"""Run handlers and turn what they do into outcomes; nothing they do harms the worker."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from itertools import count
+from typing import Generic, cast
+
+from toril.clock import Clock, Timer
+from toril.context import Desk, JobContext, current_job
+from toril.engine.hand import Cause, Hand, Run
+from toril.engine.journal import Journal
+from toril.errors import InvalidPayload, JobCancelled, JobTimeout, PermanentError
+from toril.job import In, Out
+from toril.outcome import (
+    CANCELLED,
+    Completed,
+    Failed,
+    Failure,
+    Outcome,
+    Postponed,
+    Released,
+    Retried,
+)
+from toril.retry import Again, Postpone, RetryPolicy, Wish
+from toril.serde import Serde, check_size
+from toril.storage.protocol import Claimed
+from toril.text import describe_error, suggest
+
+Handler = Callable[[JobContext[In]], Awaitable[Out] | Out]
+Finish = Callable[[Run[In], Outcome], None]
+
+RESULT_LIMIT = 10 * 1024 * 1024
+
+
+class Handlers(Generic[In, Out]):
+    """One handler for all jobs, or one per job name."""
+
+    def __init__(self, handler: Handler[In, Out] | Mapping[str, Handler[In, Out]]) -> None:
+        by_name = handler if isinstance(handler, Mapping) else {}
+        self._for_all = None if isinstance(handler, Mapping) else handler
+        self._by_name = dict(by_name)
+        self._async = {id(h): _is_async(h) for h in (*by_name.values(), self._for_all) if h}
+
+    @property
+    def any_plain(self) -> bool:
+        """Whether some handler needs a thread."""
+        return not all(self._async.values())
+
+    def find(self, name: str) -> Handler[In, Out]:
+        """Return the handler for a job name."""
+        handler = self._for_all or self._by_name.get(name)
+        if handler is None:
+            known = ", ".join(sorted(self._by_name))
+            raise PermanentError(
+                f"no handler for job name {name!r}; this worker knows: {known}."
+                f"{suggest(name, self._by_name)} Deploy the handler, then retry the job"
+            )
+        return handler
+
+    def is_async(self, handler: Handler[In, Out]) -> bool:
+        """Whether the handler runs on the event loop."""
+        return self._async[id(handler)]
+
+
+def _is_async(handler: object) -> bool:
+    target = handler
+    while hasattr(target, "func"):  # functools.partial
+        target = target.func
+    call = getattr(target, "__call__", None)  # noqa: B004 - an object with `async def __call__`
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(call)
+
+
+class Executor(Generic[In, Out]):
+    """Starts each claimed job in a task of its own, with a context of its own."""
+
+    def __init__(
+        self,
+        *,
+        handlers: Handlers[In, Out],
+        hand: Hand[In],
+        desk: Desk,
+        serde: Serde[In],
+        result_serde: Serde[Out],
+        policy: RetryPolicy,
+        clock: Clock,
+        journal: Journal,
+        finish: Finish[In],
+    ) -> None:
+        self._handlers = handlers
+        self._hand = hand
+        self._desk = desk
+        self._serde = serde
+        self._result_serde = result_serde
+        self._policy = policy
+        self._clock = clock
+        self._journal = journal
+        self._finish = finish
+        self._deadlines = Deadlines(clock, self._time_out)
+        self._threads: ThreadPoolExecutor | None = None
+        self._context = copy_context()
+
+    def start(self, claimed: Claimed) -> Run[In]:
+        """Begin an attempt; its outcome goes to `finish` when it ends."""
+        context = JobContext(claimed, self._desk, cast("In", None))
+        run = Run(claimed, context, self._clock.monotonic())
+        self._hand.add(run)
+        self._journal.picked_up(claimed)
+        # A fresh copy, so that what one handler binds is unseen by the next.
+        own = self._context.copy()
+        run.task = self._desk.loop.create_task(self._attempt(run), context=own)
+        timeout_ms = claimed.spec.terms.timeout_ms
+        if timeout_ms is not None:
+            context.deadline = run.started + timeout_ms / 1000
+            self._deadlines.add(context.deadline, run)
+        return run
+
+    def stop(self, run: Run[In], cause: Cause) -> None:
+        """Tell a run to stop; interrupt it unless it should decide for itself.
+
+        A thread cannot be interrupted: asked to cancel, it sees `cancelled` and its answer
+        counts; at a timeout or shutdown it is left behind.
+        """
+        run.stop(cause)
+        if not (run.plain and cause is Cause.CANCELLED):
+            run.interrupt()
+
+    def close(self) -> None:
+        """Let the threads go; one that still runs a handler ends with it."""
+        self._deadlines.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _time_out(self, run: Run[In]) -> None:
+        if run in self._hand.runs:
+            self.stop(run, Cause.TIMEOUT)
+
+    async def _attempt(self, run: Run[In]) -> None:
+        run.begun = True
+        current_job.set(cast("JobContext[object]", run.context))
+        try:
+            if run.cause is not None:
+                raise asyncio.CancelledError
+            outcome = self._refuse(run.claimed) or await self._complete(run)
+        except BaseException as error:
+            outcome = self._judge(run, error)
+        run.seconds = self._clock.monotonic() - run.started
+        self._finish(run, outcome)
+
+    def _refuse(self, claimed: Claimed) -> Outcome | None:
+        """Fail a job that must not run."""
+        terms = claimed.spec.terms
+        if claimed.doom is not None:
+            return Failed(
+                lease=claimed.lease, failure=Failure(kind="JobStalled", reason=claimed.doom)
+            )
+        late = terms.expires_ms is not None and claimed.age_ms > terms.expires_ms
+        if late and not claimed.attempts_made:
+            reason = f"not started within expires_in={(terms.expires_ms or 0) / 1000:g} s"
+            failure = Failure(kind="JobExpired", reason=reason)
+            return Failed(lease=claimed.lease, failure=failure)
+        return None
+
+    async def _complete(self, run: Run[In]) -> Outcome:
+        claimed = run.claimed
+        handler = self._handlers.find(claimed.spec.name)
+        run.context.data = self._serde.loads(claimed.spec.payload)
+        if self._handlers.is_async(handler):
+            value = await cast("Awaitable[Out]", handler(run.context))
+        else:
+            run.plain = True
+            value = await self._call_plain(handler, run)
+        return Completed(lease=claimed.lease, result=self._encode(run, value))
+
+    async def _call_plain(self, handler: Handler[In, Out], run: Run[In]) -> Out:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._hand.size, thread_name_prefix="toril")
+        call = copy_context().run
+        future = self._desk.loop.run_in_executor(self._threads, call, handler, run.context)
+        try:
+            value = await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if not future.done():
+                self._outlive(future)
+            raise
+        return await value if inspect.isawaitable(value) else value
+
+    def _outlive(self, future: asyncio.Future[Awaitable[Out] | Out]) -> None:
+        """Keep the place of a thread that cannot be stopped until it ends by itself."""
+        self._hand.take(1)
+
+        def ended(done: asyncio.Future[Awaitable[Out] | Out]) -> None:
+            self._hand.give_back(1)
+            if not done.cancelled():
+                done.exception()
+
+        future.add_done_callback(ended)
+
+    def _encode(self, run: Run[In], value: Out) -> bytes:
+        subject = f"result of job {run.claimed.spec.id!r}"
+        try:
+            payload = self._result_serde.dumps(value)
+        except InvalidPayload as error:
+            raise InvalidPayload(f"{subject}: {error}", path=error.path) from error
+        check_size(subject, len(payload), RESULT_LIMIT)
+        run.result = value
+        return payload
+
+    def _judge(self, run: Run[In], error: BaseException) -> Outcome:
+        """Turn what a handler raised into an outcome; never raises itself."""
+        try:
+            return self._outcome_of(run, error)
+        except Exception as trouble:  # a classifier or strategy of the user's own
+            run.error = trouble
+            self._journal.trouble("retry policy raised", trouble)
+            return Failed(lease=run.claimed.lease, failure=_failure(trouble))
+
+    def _outcome_of(self, run: Run[In], error: BaseException) -> Outcome:
+        claimed = run.claimed
+        spec, lease = claimed.spec, claimed.lease
+        cancelled = isinstance(error, asyncio.CancelledError)
+        teardown = (
+            cancelled and run.cause is None and run.task is not None and run.task.cancelling()
+        )
+        if run.cause is Cause.SHUTDOWN or teardown:
+            return Released(lease=lease)
+        if run.cause is Cause.CANCELLED:
+            run.error = JobCancelled(f"job {spec.id!r} was cancelled while it ran", job_id=spec.id)
+            return Failed(lease=lease, failure=Failure(kind=CANCELLED, reason=str(run.error)))
+        if run.cause is Cause.TIMEOUT and cancelled:
+            limit = (spec.terms.timeout_ms or 0) / 1000
+            text = f"job {spec.id!r} ran longer than its timeout of {limit:g} s"
+            error = JobTimeout(text, job_id=spec.id)
+        run.error = error
+        if isinstance(error, Postpone):
+            return Postponed(lease=lease, delay_ms=error.delay_ms, until_ms=error.until_ms)
+        verdict = self._policy.judge(
+            error,
+            attempt=lease.attempt,
+            attempts=spec.terms.attempts,
+            backoff=spec.terms.backoff,
+            spread=random.random(),
+        )
+        failure = _failure(error)
+        if isinstance(verdict, Again):
+            return Retried(lease=lease, failure=failure, delay_ms=verdict.delay_ms)
+        return Failed(lease=lease, failure=failure, exhausted=verdict.exhausted)
+
+    def refused(self, run: Run[In], reason: str) -> Outcome:
+        """Turn a completion the storage refused into a failed attempt."""
+        return self._judge(run, PermanentError(f"storage refused the result: {reason}"))
+
+
+def _failure(error: BaseException) -> Failure:
+    if isinstance(error, Wish):
+        return Failure(kind=type(error).__name__, reason=str(error))
+    kind, reason, stack = describe_error(error)
+    return Failure(kind=kind, reason=reason, stack=stack)
+
+
+class Deadlines(Generic[In]):
+    """Call back at the deadlines of many runs with one timer."""
+
+    def __init__(self, clock: Clock, expire: Callable[[Run[In]], None]) -> None:
+        self._clock = clock
+        self._expire = expire
+        self._heap: list[tuple[float, int, Run[In]]] = []
+        self._numbers = count()
+        self._timer: Timer | None = None
+        self._due = float("inf")
+
+    def add(self, deadline: float, run: Run[In]) -> None:
+        """Watch a run until its deadline."""
+        heapq.heappush(self._heap, (deadline, next(self._numbers), run))
+        self._arm()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _arm(self) -> None:
+        if not self._heap or self._heap[0][0] >= self._due:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = self._heap[0][0]
+        wait = max(0.0, self._due - self._clock.monotonic())
+        self._timer = self._clock.call_later(wait, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._due = None, float("inf")
+        now = self._clock.monotonic()
+        while self._heap and self._heap[0][0] <= now:
+            self._expire(heapq.heappop(self._heap)[2])
+        self._arm()

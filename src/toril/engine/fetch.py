@@ -1,0 +1,119 @@
+"""Bring jobs for free places, and wait without polling when there are none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic
+
+from toril.clock import Clock
+from toril.engine.hand import Hand
+from toril.engine.outage import Outage
+from toril.errors import StorageError
+from toril.ids import token
+from toril.job import In
+from toril.storage.protocol import Batch, Claim, Rate, Storage
+
+
+class Fetcher(Generic[In]):
+    """Claims as many jobs as there are free places, then blocks until there may be more."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        queue: str,
+        worker_id: str,
+        hand: Hand[In],
+        outage: Outage,
+        clock: Clock,
+        lease_ms: int,
+        block_ms: int,
+        rate: Rate | None,
+        deliver: Callable[[Batch], None],
+    ) -> None:
+        self._storage = storage
+        self._queue = queue
+        self._worker_id = worker_id
+        self._hand = hand
+        self._outage = outage
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._block_ms = block_ms
+        self._rate = rate
+        self._deliver = deliver
+        self._limited_until = 0.0
+        self._nap: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Fetch until the hand closes. A claim under way is always finished, never cut."""
+        while not self._hand.closing:
+            await self._hand.room()
+            places = self._hand.free
+            if self._hand.closing or places <= 0:
+                continue
+            batch = await self._claim(places)
+            if not batch.jobs:
+                await self._idle(batch)
+
+    def close(self) -> None:
+        """Claim no more; wake up if waiting."""
+        self._hand.close()
+        if self._nap is not None:
+            self._nap.cancel()
+
+    def wish(self, count: int) -> Claim | None:
+        """Describe a claim for `count` jobs; None while no job should be taken."""
+        if self._hand.closing or self._clock.monotonic() < self._limited_until:
+            return None
+        return Claim(
+            token=token(),
+            worker_id=self._worker_id,
+            count=count,
+            lease_ms=self._lease_ms,
+            rate=self._rate,
+        )
+
+    def note_limit(self, batch: Batch) -> None:
+        """Hold back claims for as long as a rate limit says."""
+        if batch.limited_for_ms > 0:
+            self._limited_until = self._clock.monotonic() + batch.limited_for_ms / 1000
+
+    async def _claim(self, places: int) -> Batch:
+        wish = self.wish(places)
+        if wish is None:
+            left = self._limited_until - self._clock.monotonic()
+            return Batch(limited_for_ms=max(1, round(left * 1000)))
+        self._hand.take(places)
+        try:
+            batch = await self._outage.insist(lambda: self._storage.claim(self._queue, wish))
+        finally:
+            self._hand.give_back(places)
+        self._deliver(batch)
+        return batch
+
+    async def _idle(self, batch: Batch) -> None:
+        """Wait for work, for the next delayed job, or for a limit to end."""
+        if self._hand.closing:
+            return
+        if batch.limited_for_ms > 0:
+            waiting = self._clock.sleep(min(batch.limited_for_ms, self._block_ms) / 1000)
+        else:
+            due = self._block_ms if batch.next_in_ms is None else batch.next_in_ms
+            waiting = self._wait(min(due, self._block_ms))
+        self._nap = asyncio.ensure_future(waiting)
+        try:
+            await asyncio.wait([self._nap])
+        finally:
+            nap, self._nap = self._nap, None
+            nap.cancel()
+        if not nap.cancelled() and (error := nap.exception()) is not None:
+            raise error
+
+    async def _wait(self, timeout_ms: int) -> None:
+        try:
+            await self._storage.wait([self._queue], timeout_ms)
+        except StorageError as error:
+            # The claim that follows finds out whether it is back.
+            self._outage.failed(error)
+            await self._clock.sleep(self._outage.delay_s())

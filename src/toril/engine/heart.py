@@ -1,0 +1,177 @@
+"""Keep the leases of running jobs alive, and bring back what others ask of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, Generic
+
+from toril.clock import Clock
+from toril.engine.hand import Hand, Run
+from toril.engine.journal import Journal
+from toril.errors import StorageError
+from toril.job import In
+from toril.metrics import MetricsCollector
+from toril.storage.protocol import Beats, Renewal, Storage
+
+LONGEST_TICK_S: Final = 1.0
+"""A running job hears of a cancel within this time."""
+
+MAX_BLOCK_S: Final = 600.0
+"""A loop silent for this long is taken for dead; its leases are left to lapse."""
+
+
+def tick_s(lease_s: float, heartbeat_s: float) -> float:
+    """How often to renew: three tries within a lease, and at least once a second."""
+    return min(heartbeat_s, lease_s / 3, LONGEST_TICK_S)
+
+
+class Heart(Generic[In]):
+    """Renews all leases in one call per tick; does not tick while nothing runs."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        queue: str,
+        hand: Hand[In],
+        clock: Clock,
+        lease_ms: int,
+        tick: float,
+        journal: Journal,
+        metrics: MetricsCollector,
+        lost: Callable[[Run[In]], None],
+        cancelled: Callable[[Run[In]], None],
+        max_block_s: float = MAX_BLOCK_S,
+    ) -> None:
+        self._storage = storage
+        self._queue = queue
+        self._hand = hand
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._tick = tick
+        self._journal = journal
+        self._metrics = metrics
+        self._lost = lost
+        self._cancelled = cancelled
+        self._max_block_s = max_block_s
+        self._alive_at = clock.monotonic()
+
+    async def run(self) -> None:
+        """Beat until cancelled: from a thread where the storage can, else from this loop."""
+        if isinstance(self._storage, Beats):
+            await self._run_threaded(self._storage)
+        else:
+            await self._run_here()
+
+    async def _run_here(self) -> None:
+        while True:
+            await self._hand.busy()
+            before = self._clock.monotonic()
+            await self._clock.sleep(self._tick)
+            late = self._clock.monotonic() - before - self._tick
+            if late > self._lease_ms / 1000 - self._tick:
+                self._journal.loop_blocked(late, self._lease_ms / 1000)
+            runs = self._held()
+            if not runs:
+                continue
+            try:
+                leases = [run.claimed.lease for run in runs]
+                renewal = await self._storage.renew(self._queue, leases, self._lease_ms)
+            except StorageError as error:
+                self._missed(error, len(runs))
+            else:
+                self._heard(runs, renewal)
+
+    async def _run_threaded(self, storage: Beats) -> None:
+        """Beat in a thread; this loop only says that it is alive and hears the answers."""
+        stop = threading.Event()
+        pulse = _Pulse(self, storage, stop, asyncio.get_running_loop())
+        thread = threading.Thread(target=pulse.run, name=f"toril-heart-{self._queue}", daemon=True)
+        self._alive_at = self._clock.monotonic()
+        thread.start()
+        try:
+            while True:
+                self._alive_at = self._clock.monotonic()
+                if self._hand.runs:
+                    pulse.busy.set()
+                    await self._clock.sleep(self._tick)
+                else:
+                    pulse.busy.clear()
+                    await self._hand.busy()
+        finally:
+            stop.set()
+            pulse.busy.set()
+            await asyncio.to_thread(thread.join)
+
+    def _held(self) -> Sequence[Run[In]]:
+        return [run for run in tuple(self._hand.runs) if not run.context.lost]
+
+    def _missed(self, error: BaseException, jobs: int) -> None:
+        self._metrics.increment_heartbeat_failure(self._queue)
+        self._journal.heartbeat_failed(error, jobs)
+
+    def _heard(self, runs: Sequence[Run[In]], renewal: Renewal) -> None:
+        self._metrics.increment_heartbeat_success(self._queue)
+        if not renewal.lost and not renewal.cancelled:
+            return
+        lost, cancelled = set(renewal.lost), set(renewal.cancelled)
+        for run in runs:
+            # A run that ended meanwhile is no longer ours to tell.
+            if run not in self._hand.runs:
+                continue
+            job_id = run.claimed.spec.id
+            if job_id in lost:
+                self._lost(run)
+            elif job_id in cancelled and not run.context.cancelled:
+                self._cancelled(run)
+
+
+class _Pulse(Generic[In]):
+    """The thread's side of a heart: blocking calls on a connection of its own."""
+
+    def __init__(
+        self,
+        heart: Heart[In],
+        storage: Beats,
+        stop: threading.Event,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._heart = heart
+        self._storage = storage
+        self._stop = stop
+        self._loop = loop
+        self.busy = threading.Event()
+
+    def run(self) -> None:
+        heart = self._heart
+        beat = self._storage.heartbeat()
+        warned = False
+        try:
+            while True:
+                self.busy.wait()
+                if self._stop.wait(heart._tick):
+                    return
+                silent = heart._clock.monotonic() - heart._alive_at
+                if silent < heart._lease_ms / 1000:
+                    warned = False
+                elif not warned:
+                    warned = True
+                    heart._journal.loop_blocked(silent, heart._lease_ms / 1000)
+                runs = heart._held()
+                if not runs or silent > heart._max_block_s:
+                    continue
+                leases = [run.claimed.lease for run in runs]
+                try:
+                    renewal = beat.renew(heart._queue, leases, heart._lease_ms)
+                except StorageError as error:
+                    self._tell(heart._missed, error, len(runs))
+                else:
+                    self._tell(heart._heard, runs, renewal)
+        finally:
+            beat.close()
+
+    def _tell(self, callback: Callable[..., None], *args: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback, *args)

@@ -1,0 +1,183 @@
+"""Write the worker's log: one record per event, structured fields, safe text."""
+
+from __future__ import annotations
+
+import logging
+from typing import TypeAlias
+
+from toril.outcome import Failure
+from toril.retry import ErrorCategory
+from toril.storage.protocol import Claimed
+from toril.text import printable
+
+Logger: TypeAlias = "logging.Logger | logging.LoggerAdapter[logging.Logger]"
+
+
+class Journal:
+    """Log through stdlib `logging`; every record carries the queue and the worker id.
+
+    Payloads and results appear at DEBUG only.
+    """
+
+    def __init__(self, logger: Logger | None, queue: str, worker_id: str) -> None:
+        self._logger: Logger = logger or logging.getLogger("toril.worker")
+        self._base: dict[str, object] = {"queue": queue, "worker_id": worker_id}
+
+    def _write(self, level: int, event: str, message: str, **fields: object) -> None:
+        if self._logger.isEnabledFor(level):
+            self._emit(level, message, {**self._base, "event": event, **fields})
+
+    def _emit(
+        self,
+        level: int,
+        message: str,
+        extra: dict[str, object],
+        error: BaseException | None = None,
+    ) -> None:
+        logger = self._logger
+        if isinstance(logger, logging.LoggerAdapter):
+            # An adapter's `process` replaces `extra` before 3.13; ours must survive it.
+            message, kwargs = logger.process(message, {"extra": extra})
+            extra = {**extra, **(kwargs.get("extra") or {})}
+            logger = logger.logger
+        logger.log(level, message, extra=extra, exc_info=error)
+
+    def _job(
+        self, level: int, event: str, claimed: Claimed, message: str, **fields: object
+    ) -> None:
+        if self._logger.isEnabledFor(level):
+            spec = claimed.spec
+            text = f"{printable(spec.name, 60)} {printable(spec.id, 60)} {message}"
+            self._write(
+                level,
+                event,
+                text,
+                job_id=spec.id,
+                job_name=spec.name,
+                attempt=claimed.lease.attempt,
+                **fields,
+            )
+
+    def picked_up(self, claimed: Claimed) -> None:
+        """A job starts."""
+        self._job(
+            logging.INFO,
+            "picked_up",
+            claimed,
+            f"picked up, attempt {claimed.lease.attempt}, {claimed.age_ms} ms after it was added",
+            age_ms=claimed.age_ms,
+        )
+        if self._logger.isEnabledFor(logging.DEBUG):
+            self._job(logging.DEBUG, "payload", claimed, f"data {printable(claimed.spec.payload)}")
+
+    def completed(self, claimed: Claimed, duration_s: float, result: object) -> None:
+        """A job completed."""
+        self._job(
+            logging.INFO,
+            "completed",
+            claimed,
+            f"completed in {duration_s * 1000:.0f} ms",
+            duration_s=duration_s,
+        )
+        if self._logger.isEnabledFor(logging.DEBUG):
+            self._job(logging.DEBUG, "result", claimed, f"result {printable(result)}")
+
+    def failed(
+        self, claimed: Claimed, failure: Failure, category: ErrorCategory | None, exhausted: bool
+    ) -> None:
+        """A job failed for good."""
+        last = f" after {claimed.lease.attempt} attempts" if exhausted else ""
+        self._job(
+            logging.ERROR,
+            "failed",
+            claimed,
+            f"failed{last}: {printable(failure)}",
+            error=printable(failure),
+            category=None if category is None else str(category),
+        )
+
+    def retried(self, claimed: Claimed, failure: Failure, delay_ms: int) -> None:
+        """An attempt failed, another will follow."""
+        self._job(
+            logging.WARNING,
+            "retried",
+            claimed,
+            f"failed, next attempt in {delay_ms / 1000:g} s: {printable(failure)}",
+            delay_s=delay_ms / 1000,
+            error=printable(failure),
+        )
+
+    def moved(self, claimed: Claimed, what: str) -> None:
+        """A job went back in line without counting."""
+        self._job(logging.INFO, what, claimed, what)
+
+    def lease_lost(self, claimed: Claimed, why: str) -> None:
+        """The job belongs to somebody else now."""
+        self._job(logging.WARNING, "lease_lost", claimed, f"lease lost: {why}")
+
+    def gone(self, claimed: Claimed) -> None:
+        """The job was removed while it ran."""
+        self._job(logging.WARNING, "gone", claimed, "was removed while it ran; result dropped")
+
+    def stalled(self, job_id: str, doomed: bool) -> None:
+        """A job whose worker went silent was found."""
+        fate = "failed for good" if doomed else "back in line"
+        self._write(
+            logging.WARNING,
+            "stalled",
+            f"job {printable(job_id, 60)} stalled: its lease lapsed; {fate}",
+            job_id=job_id,
+        )
+
+    def heartbeat_failed(self, error: BaseException, jobs: int) -> None:
+        """Leases could not be renewed this time."""
+        self._write(
+            logging.WARNING,
+            "heartbeat_failed",
+            f"could not renew {jobs} leases, trying again: {printable(error)}",
+            error=printable(error),
+        )
+
+    def loop_blocked(self, seconds: float, lease_s: float) -> None:
+        """The event loop stood still for longer than it should."""
+        self._write(
+            logging.WARNING,
+            "loop_blocked",
+            f"event loop was blocked for {seconds:.1f} s (lease {lease_s:g} s); write blocking "
+            "handlers as plain def, or use asyncio.to_thread",
+            duration_s=seconds,
+        )
+
+    def reap_skipped(self) -> None:
+        """A reap cycle was skipped."""
+        self._write(logging.WARNING, "reap_skipped", "reap cycle skipped: the last one still runs")
+
+    def disconnected(self, error: BaseException, tries: int, seconds: float) -> None:
+        """The storage does not answer."""
+        self._write(
+            logging.ERROR,
+            "disconnected",
+            f"storage unavailable (try {tries}, {seconds:.1f} s): {printable(error)}",
+            error=printable(error),
+        )
+
+    def reconnected(self, tries: int, seconds: float) -> None:
+        """The storage answers again."""
+        self._write(
+            logging.INFO,
+            "reconnected",
+            f"storage is back after {seconds:.1f} s and {tries} tries",
+            attempt=tries,
+            duration_s=seconds,
+        )
+
+    def trouble(self, message: str, error: BaseException) -> None:
+        """Something of the user's or ours raised where nobody could be told otherwise."""
+        if self._logger.isEnabledFor(logging.ERROR):
+            text = printable(error)
+            extra = {**self._base, "event": "error", "error": text}
+            self._emit(logging.ERROR, f"{message}: {text}", extra, error)
+
+    def worker(self, event: str, message: str, level: int = logging.INFO) -> None:
+        """The worker itself changes its state."""
+        self._write(level, event, message)

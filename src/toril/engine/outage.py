@@ -1,0 +1,89 @@
+"""Share one view of a storage that does not answer: when to try again, what to log."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from toril.clock import Clock
+from toril.engine.journal import Journal
+from toril.errors import StorageError
+from toril.metrics import MetricsCollector
+
+T = TypeVar("T")
+
+FIRST_S: Final = 0.1
+LONGEST_S: Final = 30.0
+_LOG_EVERY_S: Final = 4.0
+
+
+class Outage:
+    """Counts the failures of all duties of one worker together, so that they log once."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        journal: Journal,
+        metrics: MetricsCollector,
+        *,
+        max_tries: int = 0,
+        on_error: Callable[[BaseException], None] = lambda _error: None,
+    ) -> None:
+        self._clock = clock
+        self._journal = journal
+        self._metrics = metrics
+        self._max_tries = max_tries
+        self._on_error = on_error
+        self.tries = 0
+        self._since = 0.0
+        self._logged = 0.0
+
+    @property
+    def ongoing(self) -> bool:
+        """Whether the last call failed."""
+        return self.tries > 0
+
+    async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a call until the storage answers it; its verbs are safe to repeat.
+
+        Gives up, with the storage's error, after `max_tries` failures in a row.
+        """
+        while True:
+            try:
+                answer = await call()
+            except StorageError as error:
+                self.failed(error)
+                if self._max_tries and self.tries > self._max_tries:
+                    raise
+                await self._clock.sleep(self.delay_s())
+            else:
+                if self.tries:
+                    self.recovered()
+                return answer
+
+    def delay_s(self) -> float:
+        """How long to wait before the next try: doubling, capped, spread by a fifth."""
+        doublings = min(max(self.tries - 1, 0), 20)
+        base: float = min(FIRST_S * 2.0**doublings, LONGEST_S)
+        return base * random.uniform(0.8, 1.2)
+
+    def failed(self, error: BaseException) -> None:
+        """Note a failure; log the first one and then at most one every few seconds."""
+        now = self._clock.monotonic()
+        self.tries += 1
+        if self.tries == 1:
+            self._since = now
+            self._metrics.set_redis_connection_status(False)
+            self._on_error(error)
+        else:
+            self._metrics.increment_redis_reconnect_attempts()
+        if self.tries == 1 or now - self._logged >= _LOG_EVERY_S:
+            self._logged = now
+            self._journal.disconnected(error, self.tries, now - self._since)
+
+    def recovered(self) -> None:
+        """Note that the storage answers again."""
+        tries, self.tries = self.tries, 0
+        self._metrics.set_redis_connection_status(True)
+        self._journal.reconnected(tries, self._clock.monotonic() - self._since)

@@ -1,0 +1,123 @@
+"""Tell logs, metrics and hooks what became of an attempt, once it is recorded."""
+
+from __future__ import annotations
+
+from typing import Generic, assert_never
+
+from toril.engine.hand import Run
+from toril.engine.journal import Journal
+from toril.errors import JobCancelled, JobFailed, RetriesExhausted
+from toril.hooks import Hooks
+from toril.job import In
+from toril.metrics import MetricsCollector
+from toril.outcome import (
+    CANCELLED,
+    Answer,
+    AnswerKind,
+    Completed,
+    Failed,
+    Outcome,
+    Postponed,
+    Released,
+    Retried,
+)
+from toril.retry import Classify, ErrorCategory
+
+
+class Reporter(Generic[In]):
+    """The last station of an attempt."""
+
+    def __init__(
+        self,
+        *,
+        queue: str,
+        journal: Journal,
+        metrics: MetricsCollector,
+        hooks: Hooks,
+        classify: Classify,
+    ) -> None:
+        self._queue = queue
+        self._journal = journal
+        self._metrics = metrics
+        self._hooks = hooks
+        self._classify = classify
+
+    def settled(self, run: Run[In], outcome: Outcome, answer: Answer, repeated: bool) -> None:
+        """Report the storage's answer to an outcome."""
+        if answer.kind is AnswerKind.LOST:
+            self.lost(run, "its result was not recorded; raise lease= or unblock the loop")
+        elif answer.kind is AnswerKind.GONE and not repeated:
+            self._journal.gone(run.claimed)
+        else:
+            # Gone on a repeated call: recorded by the first one and not kept.
+            self._recorded(run, outcome)
+
+    def lost(self, run: Run[In], why: str) -> None:
+        """Report that the job belongs to somebody else."""
+        run.context.lost = True
+        self._journal.lease_lost(run.claimed, why)
+
+    def _recorded(self, run: Run[In], outcome: Outcome) -> None:
+        match outcome:
+            case Completed():
+                self._completed(run)
+            case Failed():
+                self._failed(run, outcome)
+            case Retried():
+                self._retried(run, outcome)
+            case Postponed():
+                self._journal.moved(run.claimed, "postponed")
+            case Released():
+                self._journal.moved(run.claimed, "released")
+            case _:
+                assert_never(outcome)
+
+    def _completed(self, run: Run[In]) -> None:
+        self._metrics.increment_jobs_processed(self._queue, "completed")
+        self._metrics.observe_job_duration(self._queue, run.seconds)
+        self._journal.completed(run.claimed, run.seconds, run.result)
+        if "completed" in self._hooks:
+            self._hooks.emit("completed", run.context, run.result)
+
+    def _failed(self, run: Run[In], outcome: Failed) -> None:
+        self._metrics.increment_jobs_processed(self._queue, "failed")
+        self._metrics.observe_job_duration(self._queue, run.seconds)
+        self._journal.failed(run.claimed, outcome.failure, self._category(run), outcome.exhausted)
+        if outcome.failure.kind == CANCELLED:
+            self._hooks.emit("cancelled", run.context)
+        if "failed" in self._hooks:
+            self._hooks.emit("failed", run.context, self._error(run, outcome))
+
+    def _retried(self, run: Run[In], outcome: Retried) -> None:
+        self._metrics.increment_jobs_processed(self._queue, "retried")
+        self._metrics.observe_job_duration(self._queue, run.seconds)
+        self._journal.retried(run.claimed, outcome.failure, outcome.delay_ms)
+        self._hooks.emit("retrying", run.context, run.error, outcome.delay_ms / 1000)
+
+    def _category(self, run: Run[In]) -> ErrorCategory | None:
+        try:
+            return None if run.error is None else self._classify(run.error)
+        except Exception:  # the user's own; its failure was reported when it mattered
+            return None
+
+    def _error(self, run: Run[In], outcome: Failed) -> JobFailed | JobCancelled:
+        """Build what a `failed` hook gets: the error as users of `enqueue_and_wait` see it."""
+        job_id, failure = run.claimed.spec.id, outcome.failure
+        error: JobFailed | JobCancelled
+        if failure.kind == CANCELLED:
+            error = JobCancelled(f"job {job_id!r} was cancelled", job_id=job_id)
+        elif outcome.exhausted:
+            attempts = run.claimed.lease.attempt
+            error = RetriesExhausted(
+                f"job {job_id!r} failed after {attempts} attempts: {failure}",
+                job_id=job_id,
+                original_error=failure,
+                payload=run.context.data,
+                attempts=attempts,
+            )
+        else:
+            error = JobFailed(
+                f"job {job_id!r} failed: {failure}", job_id=job_id, original_error=failure
+            )
+        error.__cause__ = run.error
+        return error

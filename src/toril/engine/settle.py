@@ -1,0 +1,103 @@
+"""Commit outcomes in groups and bring the next jobs back with the same call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Generic
+
+from toril.engine.hand import Hand, Run
+from toril.engine.outage import Outage
+from toril.job import In
+from toril.outcome import Answer, AnswerKind, Outcome
+from toril.storage.protocol import Batch, Claim, Settlement, Storage
+
+# Two calls under way: the storage works on one while the next fills. More would only make
+# the groups smaller.
+_FLIGHTS: Final = 2
+
+Entry = tuple[Run[In], Outcome]
+Settled = Callable[[Run[In], Outcome, Answer, bool], None]
+
+
+class Settler(Generic[In]):
+    """Outcomes of one loop turn go out together; one alone does not wait for company."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        queue: str,
+        hand: Hand[In],
+        outage: Outage,
+        refill: Callable[[int], Claim | None],
+        deliver: Callable[[Batch], None],
+        settled: Settled[In],
+        crashed: Callable[[BaseException], None],
+    ) -> None:
+        self._storage = storage
+        self._queue = queue
+        self._hand = hand
+        self._outage = outage
+        self._refill = refill
+        self._deliver = deliver
+        self._settled = settled
+        self._crashed = crashed
+        self._loop = asyncio.get_running_loop()
+        self._pending: list[Entry[In]] = []
+        self._flights: set[asyncio.Task[None]] = set()
+        self._scheduled = False
+
+    def add(self, run: Run[In], outcome: Outcome) -> None:
+        """Take an outcome; it is sent at the end of this turn of the loop."""
+        self._pending.append((run, outcome))
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._send)
+
+    async def flush(self) -> None:
+        """Wait until everything taken so far is settled."""
+        while self._pending or self._flights:
+            if not self._flights:
+                self._send()
+            await asyncio.wait(self._flights)
+
+    def abandon(self) -> int:
+        """Give up what is not settled; returns how many outcomes that is."""
+        for flight in self._flights:
+            flight.cancel()
+        left = len(self._pending) + len(self._hand.runs)
+        self._pending.clear()
+        return left
+
+    def _send(self) -> None:
+        self._scheduled = False
+        if not self._pending or len(self._flights) >= _FLIGHTS:
+            return
+        group, self._pending = self._pending, []
+        flight = self._loop.create_task(self._fly(group))
+        self._flights.add(flight)
+        flight.add_done_callback(self._landed)
+
+    def _landed(self, flight: asyncio.Task[None]) -> None:
+        self._flights.discard(flight)
+        if not flight.cancelled() and (error := flight.exception()) is not None:
+            self._crashed(error)
+        self._send()
+
+    async def _fly(self, group: Sequence[Entry[In]]) -> None:
+        outcomes = [outcome for _, outcome in group]
+        refill = self._refill(len(group))
+        calls = 0
+
+        async def settle() -> Settlement:
+            nonlocal calls
+            calls += 1
+            return await self._storage.settle(self._queue, outcomes, refill)
+
+        settlement = await self._outage.insist(settle)
+        for (run, outcome), answer in zip(group, settlement.answers, strict=True):
+            if answer.kind is not AnswerKind.REFUSED:
+                self._hand.remove(run)
+            self._settled(run, outcome, answer, calls > 1)
+        self._deliver(settlement.batch)

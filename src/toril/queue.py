@@ -1,0 +1,416 @@
+"""The queue as its users hold it: hand in jobs, wait for results, look after them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Generic, Literal, Self, Unpack, cast
+
+from toril.clock import Clock, SystemClock, wait_future
+from toril.engine.execute import Handler
+from toril.engine.waiter import Waiter
+from toril.errors import (
+    InvalidOption,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    StorageError,
+    TorilError,
+    WaitTimeout,
+)
+from toril.hooks import H, Hook, HookKind
+from toril.ids import check_name, ulid
+from toril.job import In, Job, JobSpec, JobStatus, Out, State, Terms
+from toril.options import JobOptions, JobOverrides, WaitOverrides
+from toril.retry import Seconds, to_ms, to_seconds
+from toril.serde import MAX_BYTES, JsonSerde, Serde
+from toril.storage import open_storage
+from toril.storage.protocol import Cancellation, Ending, EndingKind, Feature, Receipt, Storage
+from toril.tend import BATCH, TendedQueue, known_id, to_time
+from toril.worker import Worker
+from toril.worker_options import WorkerOverrides
+
+RESULT_TTL_S: Final = 3600.0
+"""How long the reliable verbs keep a finished job, unless told otherwise."""
+
+OnFailed = Literal["requeue", "keep"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueResult(Generic[Out]):
+    """What became of a hand-in by id.
+
+    `queued`: a new job waits. `duplicate`: one of that id (or dedup key) is there already, in
+    `existing_state`. `completed`: it has run before, and `result` is what it returned.
+    """
+
+    id: str
+    status: Literal["queued", "duplicate", "completed"]
+    existing_state: State | None = None
+    result: Out | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelResult:
+    """What became of a cancel: see `Cancellation`."""
+
+    id: str
+    status: Cancellation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob(Generic[In]):
+    """A named job for `add_bulk`."""
+
+    name: str
+    data: In
+    id: str | None = None
+    options: JobOptions | None = None
+
+
+class Queue(TendedQueue[In, Out]):
+    """A named queue on a storage.
+
+    `storage` is a URL, a `Storage`, or None for the environment's `TORIL_URL`. The queue opens
+    what it needs at first use; `async with` closes it again and runs the worker that `execute`
+    set up. Several queues may share one `Storage`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        storage: Storage | str | None = None,
+        *,
+        serde: Serde[In] | None = None,
+        result_serde: Serde[Out] | None = None,
+        defaults: JobOptions | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        options = JobOptions() if defaults is None else defaults
+        if not isinstance(options, JobOptions):
+            raise InvalidOption(f"defaults={defaults!r}: give JobOptions(…)")
+        plain = JsonSerde(max_bytes=max(options.size_limit, MAX_BYTES))
+        super().__init__(
+            check_name("queue", name),
+            _find_storage(name, storage),
+            serde or cast("Serde[In]", plain),
+            result_serde or cast("Serde[Out]", plain),
+            options,
+        )
+        self.clock: Clock = clock or getattr(self.storage, "clock", None) or SystemClock()
+        for one in (self.serde, self.result_serde):
+            if one.format != "json":
+                self.require(Feature.ANY_SERDE, f"serde {one.format!r}")
+        self._terms_for_add = self._terms(options, None)
+        self._terms_for_enqueue = self._terms(options, RESULT_TTL_S)
+        self._worker: Worker[In, Out] | None = None
+        self._hooks: list[tuple[HookKind, Hook]] = []
+        self._waiter = Waiter(self.storage, self.name, self.clock)
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name!r} on {self.storage.url}>"
+
+    # -- life ------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the storage and start the worker that `execute` set up."""
+        await self._open()
+        if self._worker is not None:
+            await self._worker.start()
+
+    async def stop(self) -> None:
+        """Stop the worker in order, then let the storage go."""
+        try:
+            if self._worker is not None:
+                await self._worker.stop()
+        finally:
+            await self._waiter.close()
+            await self._close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # -- hand in ---------------------------------------------------------------------------
+
+    async def enqueue(
+        self,
+        id: str,
+        data: In,
+        *,
+        name: str = "job",
+        on_failed: OnFailed = "requeue",
+        **options: Unpack[JobOverrides],
+    ) -> EnqueueResult[Out]:
+        """Hand in a job by id; an id that is there already is not queued again.
+
+        An id that failed is queued anew, unless `on_failed="keep"`.
+        """
+        spec = self._enqueue_spec(id, data, name, on_failed, options)
+        receipt = await self._hand_in(spec)
+        return await self._enqueue_result(receipt)
+
+    async def enqueue_and_wait(
+        self,
+        id: str,
+        data: In,
+        *,
+        timeout: Seconds | None = 30,
+        job_timeout: Seconds | None = None,
+        name: str = "job",
+        on_failed: OnFailed = "requeue",
+        **options: Unpack[WaitOverrides],
+    ) -> Out:
+        """Hand in a job by id and return its result, from the cache if it has run before.
+
+        `timeout` bounds the wait, `job_timeout` the handler.
+        Raises `JobFailed`, `JobCancelled`, or `WaitTimeout`; after the latter the job goes on.
+        """
+        limit = None if timeout is None else to_seconds("timeout", timeout)
+        changes = cast("JobOverrides", options)
+        if job_timeout is not None:
+            changes = {**changes, "timeout": job_timeout}
+        spec = self._enqueue_spec(id, data, name, on_failed, changes, reply=True)
+        receipt = await self._hand_in(spec)
+        return await self._await_result(receipt.id, limit)
+
+    async def add(
+        self, name: str, data: In, *, id: str | None = None, **options: Unpack[JobOverrides]
+    ) -> Job[In, Out]:
+        """Hand in a named job; its id is made here, before the first send, unless given."""
+        job_options = self.defaults.override(cast("Mapping[str, object]", options))
+        new = NewJob(name=name, data=data, id=id, options=job_options if options else None)
+        (job,) = await self.add_bulk([new])
+        return job
+
+    async def add_bulk(self, jobs: Sequence[NewJob[In]]) -> Sequence[Job[In, Out]]:
+        """Hand in many named jobs with as few calls as possible; not a transaction.
+
+        Everything is checked before the first is sent.
+        """
+        specs = [self._add_spec(new) for new in jobs]
+        await self._open()
+        receipts: list[Receipt] = []
+        for first in range(0, len(specs), BATCH):
+            receipts += await self.storage.enqueue(self.name, specs[first : first + BATCH])
+        now = self.clock.now_ms()
+        return [
+            self._added(new, spec, receipt, now)
+            for new, spec, receipt in zip(jobs, specs, receipts, strict=True)
+        ]
+
+    async def wait_until_finished(self, id: str, timeout: Seconds | None = 30) -> Out:
+        """Wait for a job handed in before, and return its result.
+
+        Raises as `enqueue_and_wait`, and `JobNotFound` for an unknown id.
+        """
+        limit = None if timeout is None else to_seconds("timeout", timeout)
+        await self._open()
+        return await self._await_result(known_id(id), limit)
+
+    def _enqueue_spec(
+        self,
+        id: str,
+        data: In,
+        name: str,
+        on_failed: OnFailed,
+        options: JobOverrides,
+        *,
+        reply: bool = False,
+    ) -> JobSpec:
+        if on_failed not in ("requeue", "keep"):
+            raise InvalidOption(f"on_failed={on_failed!r}: must be 'requeue' or 'keep'")
+        changes = cast("Mapping[str, object]", options)
+        chosen = self.defaults.override(changes)
+        terms = self._terms(chosen, RESULT_TTL_S) if changes else self._terms_for_enqueue
+        return JobSpec(
+            id=check_name("job", id),
+            name=name if name == "job" else check_name("handler", name),
+            payload=self._encode(id, data, terms, chosen.size_limit),
+            terms=terms,
+            origin=ulid(),
+            reply=reply,
+            requeue_failed=on_failed == "requeue",
+        )
+
+    def _add_spec(self, new: NewJob[In]) -> JobSpec:
+        job_id = ulid() if new.id is None else check_name("job", new.id)
+        options = new.options or self.defaults
+        terms = self._terms_for_add if new.options is None else self._terms(options, None)
+        return JobSpec(
+            id=job_id,
+            name=check_name("handler", new.name),
+            payload=self._encode(job_id, new.data, terms, options.size_limit),
+            terms=terms,
+            origin=ulid() if new.id is not None else job_id,
+        )
+
+    def _terms(self, options: JobOptions, result_ttl: Seconds | None) -> Terms:
+        terms = options.terms(result_ttl)
+        asked = {
+            Feature.LIFO: terms.lifo,
+            Feature.EXPIRES: terms.expires_ms is not None,
+            Feature.CORRELATION: terms.correlation_id is not None,
+            Feature.KEEP_COUNT: any(
+                keep.count not in (None, 0) for keep in (terms.keep_completed, terms.keep_failed)
+            ),
+            Feature.KEEP_AGE: any(
+                keep.age is not None for keep in (terms.keep_completed, terms.keep_failed)
+            ),
+        }
+        for feature, wanted in asked.items():
+            if wanted:
+                self.require(feature, feature.value)
+        return terms
+
+    async def _hand_in(self, spec: JobSpec) -> Receipt:
+        await self._open()
+        (receipt,) = await self.storage.enqueue(self.name, [spec])
+        return receipt
+
+    async def _enqueue_result(self, receipt: Receipt) -> EnqueueResult[Out]:
+        if receipt.created:
+            return EnqueueResult(id=receipt.id, status="queued")
+        if receipt.state is State.COMPLETED:
+            (record,) = await self.storage.get(self.name, [receipt.id])
+            result = None if record is None else self._result(record.result)
+            return EnqueueResult(
+                id=receipt.id, status="completed", existing_state=receipt.state, result=result
+            )
+        return EnqueueResult(id=receipt.id, status="duplicate", existing_state=receipt.state)
+
+    def _added(self, new: NewJob[In], spec: JobSpec, receipt: Receipt, now_ms: int) -> Job[In, Out]:
+        """Describe a job just added; for one that was there already, its id and state."""
+        return Job(
+            id=receipt.id,
+            name=spec.name,
+            queue=self.name,
+            data=new.data,
+            state=receipt.state or State.COMPLETED,
+            terms=spec.terms,
+            created_at=to_time(now_ms),
+        )
+
+    # -- results ---------------------------------------------------------------------------
+
+    async def _await_result(self, job_id: str, limit_s: float | None) -> Out:
+        future = self._waiter.watch(job_id)
+        try:
+            if not await wait_future(self.clock, future, limit_s):
+                raise WaitTimeout(await self._why_late(job_id, limit_s or 0), job_id=job_id)
+            ending = future.result()
+        finally:
+            self._waiter.unwatch(job_id)
+        return self._unwrap(ending)
+
+    def _unwrap(self, ending: Ending) -> Out:
+        job_id, failure = ending.id, ending.failure
+        if ending.kind is EndingKind.COMPLETED:
+            return cast("Out", self._result(ending.result))
+        if ending.kind is EndingKind.CANCELLED:
+            raise JobCancelled(f"job {job_id!r} was cancelled", job_id=job_id)
+        if failure is None:
+            raise JobNotFound(
+                f"job {job_id!r} is not in queue {self.name!r}: never added, removed, or past "
+                "its result_ttl",
+                job_id=job_id,
+            )
+        raise JobFailed(f"job {job_id!r} failed: {failure}", job_id=job_id, original_error=failure)
+
+    async def _why_late(self, job_id: str, limit_s: float) -> str:
+        """Explain a missing result as far as the storage can tell."""
+        late = f"no result for job {job_id!r} after {limit_s:g} s"
+        try:
+            (record,) = await self.storage.get(self.name, [job_id])
+            workers = await self.storage.workers(self.name)
+        except StorageError as error:
+            return f"{late}: {error}"
+        if record is None:
+            return f"{late}: it is no longer in queue {self.name!r}"
+        if not workers:
+            return (
+                f"{late}: it is {record.state}, and no worker serves queue {self.name!r}; "
+                "start one, or raise timeout="
+            )
+        return f"{late}: it is {record.state}, {len(workers)} workers serve the queue"
+
+    async def get_result(self, id: str, default: Out | None = None) -> Out | None:
+        """Return the result of a completed job, `default` while there is none.
+
+        A job that returned None has a result: None.
+        """
+        (record,) = await self._get([id])
+        if record is None or record.state is not State.COMPLETED:
+            return default
+        return self._result(record.result)
+
+    async def get_status(self, id: str) -> JobStatus[Out] | None:
+        """Tell how a job is, None if it is unknown."""
+        (record,) = await self._get([id])
+        if record is None:
+            return None
+        return JobStatus(
+            id=id,
+            state=record.state,
+            created_at=to_time(record.created_ms),
+            attempts=record.attempts_made,
+            result=self._result(record.result),
+            error=record.failure,
+        )
+
+    async def update_result_ttl(self, id: str, ttl: Seconds | None) -> bool:
+        """Keep a finished job for `ttl` from now (None: for good); False if it is not there."""
+        keep_ms = None if ttl is None else to_ms(to_seconds("ttl", ttl, above=True))
+        await self._open()
+        (kept,) = await self.storage.keep(self.name, [known_id(id)], keep_ms)
+        return kept
+
+    async def cancel(self, id: str, *, running: bool = False) -> CancelResult:
+        """Take back a job that has not started; with `running`, ask the worker of one that has."""
+        await self._open()
+        (status,) = await self.storage.cancel(self.name, [known_id(id)], running)
+        return CancelResult(id=id, status=status)
+
+    # -- work ------------------------------------------------------------------------------
+
+    def execute(
+        self,
+        handler: Handler[In, Out] | Mapping[str, Handler[In, Out]],
+        **options: Unpack[WorkerOverrides],
+    ) -> Worker[In, Out]:
+        """Set up the worker that `start` and `async with` run."""
+        if self._worker is not None:
+            raise TorilError(f"queue {self.name!r} has a worker already; make a Worker for more")
+        self._worker = Worker(self, handler, **options)
+        for kind, hook in self._hooks:
+            self._worker.hooks.on(kind, hook)
+        return self._worker
+
+    def on(self, kind: HookKind) -> Callable[[H], H]:
+        """Decorate a callback for something that happens in this queue's own worker."""
+
+        def register(hook: H) -> H:
+            self._hooks.append((kind, hook))
+            if self._worker is not None:
+                self._worker.hooks.on(kind, hook)
+            return hook
+
+        return register
+
+
+def _find_storage(queue: str, storage: Storage | str | None) -> Storage:
+    if storage is None:
+        storage = os.environ.get("TORIL_URL")
+    if storage is None:
+        raise InvalidOption(f"queue {queue!r}: no storage; pass storage='memory:' or set TORIL_URL")
+    return open_storage(storage) if isinstance(storage, str) else storage

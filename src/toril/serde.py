@@ -1,0 +1,401 @@
+"""Turn values into bytes and back, trusting neither side.
+
+Only plain data crosses: no class is ever looked up or built from stored bytes. What `dumps`
+accepts, every peer (Python, Node, Lua) reads back without losing a digit; what it refuses is
+named by its path. Bytes are measured and scanned before a parser sees them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NoReturn, Protocol, TypeVar, cast
+
+from toril.errors import InvalidPayload, MissingExtra, SerdeError
+from toril.text import printable, type_name
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+MAX_BYTES: Final = 10 * 1024 * 1024
+MAX_DEPTH: Final = 64
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+
+
+class Serde(Protocol[T]):
+    """How a queue's values become bytes."""
+
+    @property
+    def format(self) -> str:
+        """Name the encoding, so that a reader can tell which serde it needs."""
+        ...
+
+    def dumps(self, value: T) -> bytes:
+        """Encode a value, or raise InvalidPayload."""
+        ...
+
+    def loads(self, payload: bytes) -> T:
+        """Decode a payload, or raise SerdeError."""
+        ...
+
+
+def check_size(what: str, size: int, limit: int) -> None:
+    """Refuse what is larger than the limit, with the numbers."""
+    if size > limit:
+        raise InvalidPayload(
+            f"{what} take {size:,} bytes; the limit is {limit:,} (size_limit=):"
+            " store it elsewhere and pass a reference"
+        )
+
+
+class JsonSerde:
+    """JSON that JavaScript and Lua read without loss: the default."""
+
+    format = "json"
+
+    def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
+        self.max_bytes = max_bytes
+
+    def dumps(self, value: object) -> bytes:
+        """Encode compactly as UTF-8, or raise InvalidPayload with the path to the culprit."""
+        return encode_json(value, max_values=self.max_bytes)
+
+    def loads(self, payload: bytes) -> object:
+        """Decode, or raise SerdeError; the message never quotes the payload."""
+        _check_length(payload, self.max_bytes)
+        _check_json_depth(payload)
+        try:
+            value: object = _DECODER.decode(payload.decode())
+            if _SURROGATE_ESCAPE.search(payload):
+                # Pairs are fine; only encoding tells a lone one from a pair.
+                _ENCODERS[0].encode(value).encode()
+        except SerdeError:
+            raise
+        except UnicodeDecodeError as error:
+            raise SerdeError(f"payload is not UTF-8 at byte {error.start}") from None
+        except UnicodeEncodeError:
+            raise SerdeError("payload holds a lone surrogate escape") from None
+        except json.JSONDecodeError as error:
+            reason = error.msg.removesuffix(": ").removesuffix(" at")
+            raise SerdeError(f"payload is not JSON: {reason} at character {error.pos}") from None
+        except ValueError:
+            raise SerdeError("payload holds an integer with too many digits") from None
+        except RecursionError:
+            raise SerdeError("no stack left to decode the payload; call from less deep") from None
+        return value
+
+
+class MsgpackSerde:
+    """MessagePack: smaller, and bytes are allowed. Needs the msgpack package."""
+
+    format = "msgpack"
+
+    def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
+        try:
+            msgpack = importlib.import_module("msgpack")
+        except ImportError:
+            raise MissingExtra(
+                "MsgpackSerde needs the msgpack package; fix: python -m pip install msgpack"
+            ) from None
+        self.max_bytes = max_bytes
+        self._pack = cast("Callable[..., bytes]", msgpack.packb)
+        self._unpack = cast("Callable[..., object]", msgpack.unpackb)
+        self._ext_type = cast("type", msgpack.ExtType)
+
+    def dumps(self, value: object) -> bytes:
+        """Encode, or raise InvalidPayload with the path to the culprit."""
+        # ExtType is a tuple, and would pass for a list.
+        _walk(value, _msgpack_scalar, _msgpack_scalar, self.max_bytes, self._ext_type)
+        try:
+            return self._pack(value, use_bin_type=True)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise _encoder_fault(error) from None
+
+    def loads(self, payload: bytes) -> object:
+        """Decode, or raise SerdeError; the message never quotes the payload."""
+        _check_length(payload, self.max_bytes)
+        _scan_msgpack(payload)
+        try:
+            return self._unpack(payload, raw=False, strict_map_key=False, object_pairs_hook=_unique)
+        except SerdeError:
+            raise
+        except UnicodeDecodeError:
+            raise SerdeError("payload holds text that is not UTF-8") from None
+        except Exception as error:
+            # msgpack has no common base class, and a list as a key is a TypeError.
+            raise SerdeError(f"payload is not MessagePack: {type(error).__name__}") from None
+
+
+def encode_json(value: object, *, sort_keys: bool = False, max_values: int = MAX_BYTES) -> bytes:
+    """Encode as compact UTF-8 JSON, or raise InvalidPayload with the path to the culprit.
+
+    `max_values` bounds the work on data that contains itself many times over.
+    """
+    if not _is_plain(value, max_values):
+        _walk(value, _json_scalar, _json_key, max_values)
+    try:
+        return _ENCODERS[sort_keys].encode(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        # Cheaper to learn of a NaN or a surrogate from the encoder than to look for it.
+        _walk(value, _json_scalar, _json_key, max_values)
+        raise _encoder_fault(error) from None
+
+
+def _is_plain(value: object, budget: int) -> bool:
+    """Tell quickly that a value needs no closer look, except for NaN and lone surrogates."""
+    stack: list[tuple[dict[object, object] | list[object] | tuple[object, ...], int]]
+    stack = [((value,), 0)]
+    while stack:
+        container, depth = stack.pop()
+        budget -= len(container)
+        if depth > MAX_DEPTH or budget < 0:
+            return False
+        if type(container) is dict:
+            for key in container:
+                if type(key) is not str:
+                    return False
+            children = iter(container.values())
+        else:
+            children = iter(container)
+        for child in children:
+            if type(child) in _PLAIN_TYPES:
+                continue
+            if type(child) is int:
+                if not -MAX_SAFE_INTEGER <= child <= MAX_SAFE_INTEGER:
+                    return False
+            elif type(child) is dict or type(child) is list or type(child) is tuple:
+                stack.append((child, depth + 1))
+            else:
+                return False
+    return True
+
+
+def _walk(
+    value: object,
+    scalar_fault: Callable[[object], str],
+    key_fault: Callable[[object], str],
+    budget: int,
+    never: type | tuple[type, ...] = (),
+) -> None:
+    """Look at everything in document order; raise InvalidPayload at the first fault.
+
+    A stack of iterators instead of recursion: cycles end at the depth limit.
+    """
+    steps: list[object] = [None]
+    stack: list[Iterator[tuple[object, object]]] = [iter(((None, value),))]
+    while stack:
+        entry = next(stack[-1], None)
+        if entry is None:
+            stack.pop()
+            steps.pop()
+            continue
+        steps[-1], item = entry
+        budget -= 1
+        if budget < 0:
+            _refuse([None], "too many values; store it elsewhere and pass a reference")
+        children: Iterator[tuple[object, object]]
+        if isinstance(item, dict) and not isinstance(item, never):
+            for key in item:
+                if fault := key_fault(key):
+                    _refuse(steps, f"key {printable(key, 60)}: {fault}")
+            children = iter(item.items())
+        elif isinstance(item, (list, tuple)) and not isinstance(item, never):
+            children = iter(enumerate(item))
+        elif fault := scalar_fault(item):
+            _refuse(steps, fault)
+        else:
+            continue
+        if len(stack) > MAX_DEPTH:
+            _refuse(steps, f"nested deeper than {MAX_DEPTH} levels; flatten it or break the cycle")
+        stack.append(children)
+        steps.append(None)
+
+
+def _refuse(steps: list[object], fault: str) -> NoReturn:
+    path = "$" + "".join(map(_step, steps[1:]))
+    raise InvalidPayload(f"cannot encode {printable(path)}: {fault}", path=path)
+
+
+def _encoder_fault(error: Exception) -> InvalidPayload:
+    """Cover what a walk cannot see: data changed by another thread, or a full stack."""
+    return InvalidPayload(f"cannot encode $: the encoder raised {type(error).__name__}", path="$")
+
+
+def _step(step: object) -> str:
+    if isinstance(step, int):
+        return f"[{int(step)}]"
+    text = printable(step, 60)
+    return f".{text}" if text.isidentifier() else f"['{text}']"
+
+
+def _json_scalar(value: object) -> str:
+    if isinstance(value, str):
+        return _text_fault(value)
+    if isinstance(value, int):
+        if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+            return ""
+        bits = int(value).bit_length()
+        return f"an integer of {bits} bits loses digits above 2^53 - 1; pass it as str"
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else f"{float(value)} is not JSON; pass None or a str"
+    return "" if value is None else _type_fault(value, "JSON")
+
+
+def _json_key(key: object) -> str:
+    if isinstance(key, str):
+        return _text_fault(key)
+    return f"{type_name(type(key))} cannot be a key in JSON; use str"
+
+
+def _msgpack_scalar(value: object) -> str:
+    if isinstance(value, str):
+        return _text_fault(value)
+    if isinstance(value, int):
+        fits = -(2**63) <= value < 2**64
+        return "" if fits else "an integer beyond 64 bits; pass it as str"
+    if value is None or isinstance(value, (float, bytes, bytearray)):
+        return ""
+    return _type_fault(value, "MessagePack")
+
+
+def _text_fault(text: str) -> str:
+    try:
+        str.encode(text)
+    except UnicodeEncodeError as error:
+        return f"lone surrogate at index {error.start} is not Unicode text; remove it"
+    return ""
+
+
+def _type_fault(value: object, language: str) -> str:
+    name = type_name(type(value))
+    if hasattr(type(value), "__dataclass_fields__"):
+        way_out = "pass dataclasses.asdict() of it"
+    elif hasattr(type(value), "__members__"):
+        way_out = "pass .value"
+    else:
+        way_out = _WAYS_OUT.get(name, "pass a dict, list, str, number, bool or None")
+    return f"{name} is not {language}; {way_out}, or set serde="
+
+
+def _check_length(payload: bytes, limit: int) -> None:
+    if not payload:
+        raise SerdeError("payload is empty")
+    if len(payload) > limit:
+        raise SerdeError(f"payload takes {len(payload):,} bytes; the limit is {limit:,}")
+
+
+def _check_json_depth(payload: bytes) -> None:
+    """Refuse deep nesting before the recursive parser sees it."""
+    if payload.count(b"[") + payload.count(b"{") <= MAX_DEPTH:
+        return
+    depth = 0
+    for bracket in _STRING.sub(b"", payload).translate(None, _NO_BRACKETS):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            raise SerdeError(f"payload is nested deeper than {MAX_DEPTH} levels")
+
+
+def _unique(pairs: list[tuple[K, object]]) -> dict[K, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise SerdeError("payload holds the same key twice in one object")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise SerdeError("payload holds a number beyond the range of a double")
+    return number
+
+
+def _no_constant(_name: str) -> NoReturn:
+    raise SerdeError("payload holds NaN or Infinity")
+
+
+def _scan_msgpack(payload: bytes) -> None:
+    """Refuse depth, extension types and false lengths before the parser reserves memory.
+
+    The parser believes an array's length, so a few bytes of nested headers could ask for
+    gigabytes. Every element takes a byte, which bounds the sum of all lengths.
+    """
+    suspects = payload.translate(None, _NO_HEADERS)
+    if len(payload) <= 65_536 and len(suspects) <= MAX_DEPTH and not _EXT_HEADER.search(suspects):
+        return
+    position, declared, pending = 0, 1, [1]
+    while pending:
+        if not pending[-1]:
+            pending.pop()
+            continue
+        pending[-1] -= 1
+        if position >= len(payload):
+            raise SerdeError("payload is not MessagePack: cut off")
+        width, count, children = _HEADERS[payload[position]]
+        position += 1 + width
+        if width:
+            count = int.from_bytes(payload[position - width : position], "big")
+        if children < 0:
+            raise SerdeError("payload holds a MessagePack extension type")
+        if not children:
+            position += count
+            continue
+        declared += count * children
+        pending.append(count * children)
+        if len(pending) > MAX_DEPTH + 1:
+            raise SerdeError(f"payload is nested deeper than {MAX_DEPTH} levels")
+        if declared > len(payload):
+            raise SerdeError("payload is not MessagePack: cut off")
+
+
+def _msgpack_headers() -> list[tuple[int, int, int]]:
+    """List, by first byte: width of the length, length if fixed, children per unit of length."""
+    table = [(0, 0, 0)] * 256
+    for size in range(16):
+        table[0x80 + size] = (0, size, 2)
+        table[0x90 + size] = (0, size, 1)
+    for size in range(32):
+        table[0xA0 + size] = (0, size, 0)
+    for width, binary, text in (1, 0xC4, 0xD9), (2, 0xC5, 0xDA), (4, 0xC6, 0xDB):
+        table[binary] = table[text] = (width, 0, 0)
+    for size, *numbers in (1, 0xCC, 0xD0), (2, 0xCD, 0xD1), (4, 0xCE, 0xD2, 0xCA):
+        for number in numbers:
+            table[number] = (0, size, 0)
+    table[0xCF] = table[0xD3] = table[0xCB] = (0, 8, 0)
+    table[0xDC], table[0xDD], table[0xDE], table[0xDF] = (2, 0, 1), (4, 0, 1), (2, 0, 2), (4, 0, 2)
+    for extension in (0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8):
+        table[extension] = (0, 0, -1)
+    return table
+
+
+_PLAIN_TYPES: Final = frozenset({str, float, bool, type(None)})
+_WAYS_OUT: Final = {
+    "bytes": "pass .hex() or base64 text",
+    "datetime.timedelta": "pass .total_seconds()",
+    **dict.fromkeys(("set", "frozenset"), "pass a list"),
+    **dict.fromkeys(("decimal.Decimal", "uuid.UUID"), "pass str() of it"),
+    **dict.fromkeys(("datetime.datetime", "datetime.date", "datetime.time"), "pass .isoformat()"),
+}
+_ENCODERS: Final = tuple(
+    # The depth limit ends cycles already.
+    json.JSONEncoder(
+        ensure_ascii=False,
+        allow_nan=False,
+        check_circular=False,
+        sort_keys=sort,
+        separators=(",", ":"),
+    )
+    for sort in (False, True)
+)
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant
+)
+_SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+# Possessive, and the closing quote optional: linear even on hostile input.
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_HEADERS: Final = _msgpack_headers()
+_NO_HEADERS: Final = bytes(byte for byte in range(256) if not _HEADERS[byte][2])
+_EXT_HEADER: Final = re.compile(rb"[\xc7-\xc9\xd4-\xd8]")

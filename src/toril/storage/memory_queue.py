@@ -1,0 +1,687 @@
+"""One queue of the memory storage: the reference model, plain functions over plain data.
+
+Nothing here waits, locks or reads a clock: every function takes `now`, in milliseconds, and
+`MemoryStorage` calls it under its lock. Other storages are tested against this model.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from toril.errors import QueueBusy
+from toril.event import EventKind
+from toril.job import FINISHED, PENDING, JobRecord, JobSpec, Keep, State
+from toril.outcome import (
+    CANCELLED,
+    DONE,
+    GONE,
+    LOST,
+    Answer,
+    Completed,
+    Failed,
+    Failure,
+    Lease,
+    Outcome,
+    Postponed,
+    Released,
+    Retried,
+)
+from toril.storage.memory_entry import Entry, Lines
+from toril.storage.memory_log import EventLog, Extras
+from toril.storage.protocol import (
+    Batch,
+    Cancellation,
+    Claim,
+    Claimed,
+    Counts,
+    Ending,
+    EndingKind,
+    Rate,
+    Reaped,
+    Receipt,
+    Removal,
+    Renewal,
+    WorkerInfo,
+)
+
+ENDING_KEPT_MS: Final = 60_000
+"""How long the ending of a job nobody keeps stays readable for those who wait for it."""
+
+WORKER_SEEN_MS: Final = 30_000
+_SWEEP: Final = 8
+
+
+@dataclass(slots=True)
+class _Hold:
+    """Who holds a dedup key, and until when (None: until the job finishes)."""
+
+    job_id: str
+    until_ms: int | None
+
+
+class MemoryQueue:
+    """All state of one queue."""
+
+    def __init__(self, log: EventLog | None = None) -> None:
+        self.log = log or EventLog()
+        self.paused = False
+        self.concurrency: int | None = None
+        self.rate: Rate | None = None
+        self.endings: list[str] = []
+        self.jobs: dict[str, Entry] = {}
+        self._lines = Lines()
+        self._active: dict[str, Entry] = {}
+        self._finished: dict[State, OrderedDict[str, Entry]] = {
+            state: OrderedDict() for state in FINISHED
+        }
+        self._granted: dict[str, dict[str, Entry]] = {}
+        self._holds: dict[str, _Hold] = {}
+        self._expiring: list[tuple[int, int, Entry]] = []
+        self._expiry_tickets = 0
+        self._ghosts: OrderedDict[str, tuple[int, Ending]] = OrderedDict()
+        self._workers: dict[str, int] = {}
+        self._window_end_ms = 0
+        self._window_used = 0
+        self._reap_at_ms = 0
+
+    # -- produce ---------------------------------------------------------------------------
+
+    def enqueue(self, spec: JobSpec, now: int) -> Receipt:
+        """Store the job unless its id or dedup key is taken."""
+        self.sweep(now)
+        there = self.find(spec.id, now)
+        if there is not None:
+            if spec.origin and there.spec.origin == spec.origin:
+                return Receipt(id=spec.id, created=True, state=there.state)
+            if not (there.state is State.FAILED and spec.requeue_failed):
+                there.reply |= spec.reply
+                self._tell(EventKind.DUPLICATED, there, now)
+                return Receipt(id=spec.id, created=False, state=there.state)
+        refusal = self._check_dedup(spec, now)
+        if refusal is not None:
+            return refusal
+        if there is not None:
+            self._forget(there)
+        return self._create(spec, now)
+
+    def _create(self, spec: JobSpec, now: int) -> Receipt:
+        self._ghosts.pop(spec.id, None)
+        entry = Entry(spec, now)
+        self.jobs[spec.id] = entry
+        if spec.terms.dedup is not None:
+            ttl = spec.terms.dedup.ttl_ms
+            until = None if ttl is None else now + ttl
+            self._holds[spec.terms.dedup.key] = _Hold(spec.id, until)
+        self._tell(EventKind.ADDED, entry, now)
+        self._line_up(entry, now, spec.terms.delay_ms, front=spec.terms.lifo)
+        return Receipt(id=spec.id, created=True, state=entry.state)
+
+    def _check_dedup(self, spec: JobSpec, now: int) -> Receipt | None:
+        """Answer for the holder of the key, or make room and answer None."""
+        dedup = spec.terms.dedup
+        hold = None if dedup is None else self._holds.get(dedup.key)
+        if dedup is None or hold is None or (hold.until_ms is not None and hold.until_ms <= now):
+            return None
+        holder = self.find(hold.job_id, now)
+        replaceable = holder is not None and holder.state is State.DELAYED
+        if dedup.replace and replaceable and holder is not None:
+            self._tell(EventKind.REMOVED, holder, now, {"prev": holder.state})
+            self._bury(holder, EndingKind.GONE, now)
+            self._forget(holder)
+            return None
+        if dedup.extend and dedup.ttl_ms is not None:
+            hold.until_ms = now + dedup.ttl_ms
+        extras: Extras = {"dedup_id": dedup.key, "other_id": spec.id}
+        self.log.append(EventKind.DEDUPLICATED, now, hold.job_id, spec.name, extras=extras)
+        if holder is not None:
+            holder.reply |= spec.reply
+        state = None if holder is None else holder.state
+        return Receipt(id=hold.job_id, created=False, state=state, deduplicated=True)
+
+    def cancel(self, job_id: str, running: bool, now: int) -> Cancellation:
+        """Delete a job that has not started, or ask its owner."""
+        entry = self.find(job_id, now)
+        if entry is None:
+            return Cancellation.NOT_FOUND
+        if entry.state is State.COMPLETED:
+            return Cancellation.COMPLETED
+        if entry.state is State.FAILED:
+            return Cancellation.FAILED
+        if entry.state is State.ACTIVE:
+            entry.cancel_requested |= running
+            return Cancellation.REQUESTED if running else Cancellation.PROCESSING
+        self._tell(EventKind.CANCELLED, entry, now, {"prev": entry.state})
+        self._bury(entry, EndingKind.CANCELLED, now)
+        self._forget(entry)
+        return Cancellation.CANCELLED
+
+    def remove(self, job_id: str, now: int) -> Removal:
+        """Delete a job that is not running."""
+        entry = self.find(job_id, now)
+        if entry is None:
+            return Removal.NOT_FOUND
+        if entry.state is State.ACTIVE:
+            return Removal.ACTIVE
+        self._remove(entry, now)
+        return Removal.REMOVED
+
+    def _remove(self, entry: Entry, now: int) -> None:
+        self._tell(EventKind.REMOVED, entry, now, {"prev": entry.state})
+        self._bury(entry, EndingKind.GONE, now)
+        self._forget(entry)
+
+    def keep(self, job_id: str, keep_ms: int | None, now: int) -> bool:
+        """Restart the keep time of a finished job."""
+        entry = self.find(job_id, now)
+        if entry is None or entry.state not in FINISHED:
+            return False
+        self._expire(entry, None if keep_ms is None else now + keep_ms)
+        return True
+
+    def find(self, job_id: str, now: int) -> Entry | None:
+        """Return the job unless its keep time is over."""
+        entry = self.jobs.get(job_id)
+        if entry is not None and entry.expires_ms is not None and entry.expires_ms <= now:
+            self._forget(entry)
+            return None
+        return entry
+
+    def ending(self, job_id: str, now: int) -> Ending | None:
+        """Tell how a job ended; None while it lives."""
+        entry = self.find(job_id, now)
+        if entry is not None:
+            return entry.ending()
+        ghost = self._ghosts.get(job_id)
+        if ghost is not None and ghost[0] > now:
+            return ghost[1]
+        return Ending(id=job_id, kind=EndingKind.GONE)
+
+    # -- work ------------------------------------------------------------------------------
+
+    def claim(self, claim: Claim, now: int) -> Batch:
+        """Grant again what the token holds, then jobs from the line."""
+        self._workers[claim.worker_id] = now
+        self._promote_due(now)
+        held = self._granted.get(claim.token)
+        jobs = [] if held is None else [self._grant(entry, now) for entry in held.values()]
+        want = claim.count - len(jobs)
+        room, limited = self._room(want, claim.rate, now)
+        for _ in range(room):
+            entry = self._lines.take()
+            if entry is None:
+                break
+            jobs.append(self._start(entry, claim, now))
+        self._count_starts(len(jobs) - (claim.count - want), claim.rate, now)
+        return Batch(jobs=jobs, limited_for_ms=limited, next_in_ms=self._lines.due_in(now))
+
+    def claimable_in(self, now: int) -> int | None:
+        """Milliseconds until a claim can bring something; None if only news can change that."""
+        if self.paused or (self.concurrency is not None and len(self._active) >= self.concurrency):
+            return None
+        wait = 0 if self._lines.ready else self._lines.due_in(now)
+        if wait is None:
+            return None
+        limited = self._window_end_ms - now if self._limited(self.rate, now) else 0
+        return max(wait, limited)
+
+    def _limited(self, rate: Rate | None, now: int) -> bool:
+        return rate is not None and now < self._window_end_ms and self._window_used >= rate.max
+
+    def _room(self, want: int, claim_rate: Rate | None, now: int) -> tuple[int, int]:
+        """How many jobs may start now, and for how long a limit holds back the rest."""
+        if self.paused:
+            return 0, 0
+        room = want
+        if self.concurrency is not None:
+            room = min(room, self.concurrency - len(self._active))
+        rate = self.rate or claim_rate
+        if rate is None:
+            return room, 0
+        left = rate.max - (self._window_used if now < self._window_end_ms else 0)
+        if left <= 0:
+            return 0, self._window_end_ms - now
+        return min(room, left), 0
+
+    def _count_starts(self, started: int, claim_rate: Rate | None, now: int) -> None:
+        rate = self.rate or claim_rate
+        if rate is None or not started:
+            return
+        if now >= self._window_end_ms:  # a window opens with its first job
+            self._window_end_ms = now + rate.duration_ms
+            self._window_used = 0
+        self._window_used += started
+
+    def _start(self, entry: Entry, claim: Claim, now: int) -> Claimed:
+        prev = entry.state
+        entry.state = State.ACTIVE
+        entry.since_ms = now
+        entry.processed_ms = now
+        entry.started += 1
+        entry.token = claim.token
+        entry.worker_id = claim.worker_id
+        entry.lease_until_ms = now + claim.lease_ms
+        job_id = entry.spec.id
+        self._active[job_id] = entry
+        self._granted.setdefault(claim.token, {})[job_id] = entry
+        self._tell(EventKind.ACTIVE, entry, now, {"prev": prev})
+        return self._grant(entry, now)
+
+    @staticmethod
+    def _grant(entry: Entry, now: int) -> Claimed:
+        lease = Lease(
+            job_id=entry.spec.id,
+            token=entry.token or "",
+            attempt=entry.made + 1,
+            note=str(entry.started),
+        )
+        return Claimed(
+            spec=entry.spec,
+            lease=lease,
+            created_ms=entry.created_ms,
+            age_ms=now - entry.created_ms,
+            attempts_made=entry.made,
+            stalls=entry.stalls,
+        )
+
+    def renew(self, leases: Sequence[Lease], lease_ms: int, now: int) -> Renewal:
+        """Prolong what is still held."""
+        lost: list[str] = []
+        cancelled: list[str] = []
+        for lease in leases:
+            entry = self.jobs.get(lease.job_id)
+            if entry is None or not entry.owned_by(lease):
+                lost.append(lease.job_id)
+                continue
+            entry.lease_until_ms = now + lease_ms
+            self._workers[entry.worker_id or ""] = now
+            if entry.cancel_requested:
+                cancelled.append(lease.job_id)
+        return Renewal(lost=lost, cancelled=cancelled)
+
+    def settle(self, outcome: Outcome, now: int) -> Answer:
+        """End one attempt under its lease."""
+        lease = outcome.lease
+        entry = self.find(lease.job_id, now)
+        if entry is None:
+            return GONE
+        if not entry.owned_by(lease):
+            # A repeated settle whose first reply was lost is our own doing.
+            return DONE if entry.settled == (lease.token, lease.note) else LOST
+        self._let_go(entry)
+        entry.settled = (lease.token, lease.note)
+        match outcome:
+            case Completed():
+                self._complete(entry, outcome.result, now)
+            case Failed():
+                self._fail(entry, outcome.failure, outcome.exhausted, now)
+            case Retried():
+                self._retry(entry, outcome, now)
+            case Postponed():
+                until = outcome.until_ms
+                delay = (until - now) if until is not None else (outcome.delay_ms or 0)
+                self._line_up(entry, now, max(delay, 0), front=False)
+            case Released():
+                self._line_up(entry, now, 0, front=True)
+            case _:
+                assert_never(outcome)
+        return DONE
+
+    def _let_go(self, entry: Entry) -> None:
+        """Take an active job out of the hands of its owner."""
+        del self._active[entry.spec.id]
+        token = entry.token or ""
+        held = self._granted[token]
+        del held[entry.spec.id]
+        if not held:
+            del self._granted[token]
+        entry.token = None
+
+    def _complete(self, entry: Entry, result: bytes, now: int) -> None:
+        entry.made += 1
+        entry.result = result
+        entry.failure = None
+        extras: Extras = {
+            "prev": State.ACTIVE,
+            "result_size": len(result),
+            "duration_ms": now - (entry.processed_ms or now),
+        }
+        self._finish(entry, State.COMPLETED, now)
+        self._tell(EventKind.COMPLETED, entry, now, extras)
+        self._retain(entry, entry.spec.terms.keep_completed, now)
+
+    def _fail(self, entry: Entry, failure: Failure, exhausted: bool, now: int) -> None:
+        entry.made += 1
+        self._record_failure(entry, failure)
+        extras: Extras = {
+            "prev": State.ACTIVE,
+            "reason": str(failure),
+            "duration_ms": now - (entry.processed_ms or now),
+        }
+        self._finish(entry, State.FAILED, now)
+        self._tell(EventKind.FAILED, entry, now, extras)
+        if exhausted:
+            self._tell(EventKind.RETRIES_EXHAUSTED, entry, now)
+        self._retain(entry, entry.spec.terms.keep_failed, now)
+
+    def _retry(self, entry: Entry, outcome: Retried, now: int) -> None:
+        entry.made += 1
+        self._record_failure(entry, outcome.failure)
+        extras: Extras = {"reason": str(outcome.failure), "delay_ms": outcome.delay_ms}
+        self._tell(EventKind.RETRYING, entry, now, extras)
+        self._line_up(entry, now, outcome.delay_ms, front=entry.spec.terms.lifo)
+
+    @staticmethod
+    def _record_failure(entry: Entry, failure: Failure) -> None:
+        entry.failure = failure
+        if failure.stack:
+            entry.stack = (*entry.stack[-9:], failure.stack)
+
+    def reap(self, max_stalls: int, interval_ms: int, now: int) -> Reaped:
+        """Put jobs with lapsed leases back in front; fail those that stall too often."""
+        if now < self._reap_at_ms:
+            return Reaped(next_in_ms=self._reap_at_ms - now)
+        self._reap_at_ms = now + interval_ms
+        self.sweep(now, limit=None)
+        lapsed = [entry for entry in self._active.values() if entry.lease_until_ms <= now]
+        stalled: list[str] = []
+        doomed: list[str] = []
+        for entry in reversed(lapsed):  # each goes to the front, so the oldest goes last
+            self._let_go(entry)
+            entry.stalls += 1
+            self._tell(EventKind.STALLED, entry, now)
+            if entry.cancel_requested or entry.stalls > max_stalls:
+                doomed.append(entry.spec.id)
+                self._doom(entry, max_stalls, now)
+            else:
+                stalled.append(entry.spec.id)
+                self._line_up(entry, now, 0, front=True, ignore_priority=True)
+        return Reaped(stalled=stalled[::-1], doomed=doomed[::-1], next_in_ms=interval_ms)
+
+    def _doom(self, entry: Entry, max_stalls: int, now: int) -> None:
+        if entry.cancel_requested:
+            failure = Failure(kind=CANCELLED, reason="cancelled; its worker had stalled")
+        else:
+            failure = Failure(
+                kind="JobStalled",
+                reason=f"stalled {entry.stalls} times; allowed are {max_stalls} (max_stalls=)",
+            )
+        self._record_failure(entry, failure)
+        self._finish(entry, State.FAILED, now)
+        extras: Extras = {"prev": State.ACTIVE, "reason": str(failure)}
+        self._tell(EventKind.FAILED, entry, now, extras)
+        self._retain(entry, entry.spec.terms.keep_failed, now)
+
+    def leave(self, worker_id: str) -> None:
+        """Strike a worker off the list."""
+        self._workers.pop(worker_id, None)
+
+    # -- lines -----------------------------------------------------------------------------
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the queue holds anything worth naming."""
+        return bool(self.jobs) or self.paused or bool(self.log.cursor.major)
+
+    def tell_drained(self, now: int) -> None:
+        """Say so when nothing runs and nothing could start now."""
+        if not self._active and not self._lines.ready:
+            self.log.append(EventKind.DRAINED, now)
+
+    def _line_up(
+        self,
+        entry: Entry,
+        now: int,
+        delay_ms: int,
+        *,
+        front: bool,
+        ignore_priority: bool = False,
+    ) -> None:
+        """Put a job into the line its delay and priority ask for, and say so."""
+        prev = entry.state if entry.started else None
+        entry.since_ms = now
+        if delay_ms > 0:
+            self._lines.delay(entry, now + delay_ms)
+            self._tell(EventKind.DELAYED, entry, now, {"prev": prev, "delay_ms": delay_ms})
+            return
+        self._lines.enter(entry, front=front, ignore_priority=ignore_priority)
+        self._tell(EventKind.WAITING, entry, now, {"prev": prev})
+
+    def _promote_due(self, now: int) -> None:
+        while (entry := self._lines.take_due(now)) is not None:
+            entry.since_ms = now
+            self._lines.enter(entry, front=entry.spec.terms.lifo)
+            self._tell(EventKind.WAITING, entry, now, {"prev": State.DELAYED})
+
+    # -- the finished ----------------------------------------------------------------------
+
+    def _finish(self, entry: Entry, state: State, now: int) -> None:
+        entry.state = state
+        entry.since_ms = now
+        entry.finished_ms = now
+        entry.cancel_requested = False
+        self._finished[state][entry.spec.id] = entry
+        self._release_key(entry)
+        self.endings.append(entry.spec.id)
+
+    def _retain(self, entry: Entry, keep: Keep, now: int) -> None:
+        """Apply the retention a finished job asks for, to itself and to its elders."""
+        if entry.spec.terms.result_ttl_ms is not None:
+            self._expire(entry, now + entry.spec.terms.result_ttl_ms)
+        shelf = self._finished[entry.state]
+        if keep.count is not None:
+            while len(shelf) > keep.count:
+                self._drop(next(iter(shelf.values())), now)
+        age_ms = keep.age_ms
+        if age_ms is not None:
+            while shelf and (elder := next(iter(shelf.values()))).since_ms <= now - age_ms:
+                self._drop(elder, now)
+
+    def _drop(self, entry: Entry, now: int) -> None:
+        """Forget a finished job; those who wait for it can still read how it ended."""
+        ending = entry.ending()
+        if entry.reply and ending is not None:
+            self._ghosts[entry.spec.id] = (now + ENDING_KEPT_MS, ending)
+        self._forget(entry)
+
+    def _bury(self, entry: Entry, kind: EndingKind, now: int) -> None:
+        """Leave word of a job that goes without finishing."""
+        ending = entry.ending() or Ending(id=entry.spec.id, kind=kind)
+        if entry.reply:
+            self._ghosts[entry.spec.id] = (now + ENDING_KEPT_MS, ending)
+        self.endings.append(entry.spec.id)
+
+    def _forget(self, entry: Entry) -> None:
+        self._release_key(entry)
+        if entry.state in FINISHED:
+            del self._finished[entry.state][entry.spec.id]
+        else:
+            self._lines.leave(entry)
+        entry.expires_ms = None
+        del self.jobs[entry.spec.id]
+
+    def _release_key(self, entry: Entry) -> None:
+        dedup = entry.spec.terms.dedup
+        hold = None if dedup is None else self._holds.get(dedup.key)
+        if dedup is None or hold is None or hold.job_id != entry.spec.id:
+            return
+        # A key with a time to live outlives its job, unless the job never ran.
+        if hold.until_ms is None or entry.state in PENDING:
+            del self._holds[dedup.key]
+
+    def _expire(self, entry: Entry, expires_ms: int | None) -> None:
+        entry.expires_ms = expires_ms
+        if expires_ms is not None:
+            self._expiry_tickets += 1
+            heapq.heappush(self._expiring, (expires_ms, self._expiry_tickets, entry))
+
+    def sweep(self, now: int, limit: int | None = _SWEEP) -> None:
+        """Forget what is past its time, a little at each call so that none takes long."""
+        left = len(self._expiring) if limit is None else limit
+        while self._expiring and self._expiring[0][0] <= now and left:
+            due, _, entry = heapq.heappop(self._expiring)
+            if entry.expires_ms == due:  # else it was kept longer, revived or removed
+                self._forget(entry)
+            left -= 1
+        while self._ghosts and next(iter(self._ghosts.values()))[0] <= now:
+            self._ghosts.popitem(last=False)
+        if limit is None:
+            for key in [k for k, h in self._holds.items() if (h.until_ms or now + 1) <= now]:
+                del self._holds[key]
+
+    # -- notes and edits -------------------------------------------------------------------
+
+    def note_progress(self, lease: Lease, progress: bytes, now: int) -> Answer:
+        """Record progress under a lease."""
+        entry = self.jobs.get(lease.job_id)
+        if entry is None:
+            return GONE
+        if not entry.owned_by(lease):
+            return LOST
+        entry.progress = progress
+        self._tell(EventKind.PROGRESS, entry, now, {"progress": progress.decode()})
+        return DONE
+
+    def note_log(self, lease: Lease, line: str) -> Answer:
+        """Append a log line under a lease."""
+        entry = self.jobs.get(lease.job_id)
+        if entry is None:
+            return GONE
+        if not entry.owned_by(lease):
+            return LOST
+        entry.logs.append(line)
+        if len(entry.logs) > entry.spec.terms.keep_logs:
+            del entry.logs[: len(entry.logs) - entry.spec.terms.keep_logs]
+        return DONE
+
+    def promote(self, job_id: str, now: int) -> bool:
+        """Let a delayed job start now."""
+        entry = self.find(job_id, now)
+        if entry is None or entry.state is not State.DELAYED:
+            return False
+        self._lines.leave(entry)
+        entry.since_ms = now
+        self._lines.enter(entry, front=entry.spec.terms.lifo)
+        self._tell(EventKind.WAITING, entry, now, {"prev": State.DELAYED})
+        return True
+
+    def respec(self, job_id: str, change: Callable[[JobSpec], JobSpec], now: int) -> bool:
+        """Give a pending job other terms or data; a new priority means a new place in line."""
+        entry = self.find(job_id, now)
+        if entry is None or entry.state not in PENDING:
+            return False
+        old, entry.spec = entry.spec, change(entry.spec)
+        moved = old.terms.priority != entry.spec.terms.priority
+        if moved and entry.state is not State.DELAYED:
+            self._lines.leave(entry)
+            self._lines.enter(entry)
+        return True
+
+    def reschedule(self, job_id: str, delay_ms: int, now: int) -> bool:
+        """Let a delayed job start at another time."""
+        entry = self.find(job_id, now)
+        if entry is None or entry.state is not State.DELAYED:
+            return False
+        self._lines.leave(entry)
+        self._line_up(entry, now, max(delay_ms, 1), front=False)
+        return True
+
+    def revive(self, job_id: str, reset_attempts: bool, now: int) -> bool:
+        """Put a finished job back in line."""
+        entry = self.find(job_id, now)
+        if entry is None or entry.state not in FINISHED:
+            return False
+        prev = entry.state
+        del self._finished[prev][job_id]
+        entry.expires_ms = None
+        entry.finished_ms = None
+        entry.result = None
+        entry.failure = None
+        entry.since_ms = now
+        if reset_attempts:
+            entry.made = entry.stalls = 0
+        self._lines.enter(entry, front=entry.spec.terms.lifo)
+        self._tell(EventKind.WAITING, entry, now, {"prev": prev})
+        return True
+
+    # -- observe and tend ------------------------------------------------------------------
+
+    def _tell(self, kind: EventKind, entry: Entry, now: int, extras: Extras | None = None) -> None:
+        spec = entry.spec
+        attempt = entry.made + 1 if entry.state is State.ACTIVE else entry.made
+        self.log.append(kind, now, spec.id, spec.name, attempt, entry.worker_id, extras)
+
+    def counts(self, now: int) -> Counts:
+        """Count the jobs by state."""
+        self.sweep(now, limit=None)
+        return Counts(
+            waiting=len(self._lines.waiting),
+            prioritized=self._lines.prioritized,
+            delayed=self._lines.delayed,
+            active=len(self._active),
+            completed=len(self._finished[State.COMPLETED]),
+            failed=len(self._finished[State.FAILED]),
+            paused=self.paused,
+        )
+
+    def peek(self, state: State, start: int, stop: int, now: int) -> list[JobRecord]:
+        """Read one page of a state."""
+        self.sweep(now, limit=None)
+        entries = list(self._ordered(state))
+        return [entry.record() for entry in entries[start:stop]]
+
+    def _ordered(self, state: State) -> Iterator[Entry]:
+        if state is State.ACTIVE:
+            return iter(self._active.values())
+        if state in FINISHED:
+            return reversed(self._finished[state].values())
+        return self._lines.ordered(state)
+
+    def workers(self, now: int) -> list[WorkerInfo]:
+        """Name the workers seen lately."""
+        active: dict[str | None, int] = {}
+        for entry in self._active.values():
+            active[entry.worker_id] = active.get(entry.worker_id, 0) + 1
+        self._workers = {
+            worker: seen for worker, seen in self._workers.items() if now - seen < WORKER_SEEN_MS
+        }
+        return [
+            WorkerInfo(id=worker, seen_ms_ago=now - seen, active=active.get(worker, 0))
+            for worker, seen in self._workers.items()
+        ]
+
+    def pause(self, paused: bool, now: int) -> None:
+        """Stop or resume handing out jobs."""
+        if paused != self.paused:
+            self.paused = paused
+            self.log.append(EventKind.PAUSED if paused else EventKind.RESUMED, now)
+
+    def purge(
+        self, states: Sequence[State], older_ms: int, limit: int | None, now: int
+    ) -> list[str]:
+        """Delete jobs that entered their state long enough ago, oldest first."""
+        old = sorted(
+            (entry for state in states for entry in self._ordered(state)),
+            key=lambda entry: entry.since_ms,
+        )
+        chosen = [entry for entry in old if now - entry.since_ms >= older_ms][:limit]
+        for entry in chosen:
+            self._remove(entry, now)
+        if chosen:
+            self.log.append(EventKind.CLEANED, now, extras={"count": len(chosen)})
+        return [entry.spec.id for entry in chosen]
+
+    def destroy(self, queue: str, force: bool) -> MemoryQueue:
+        """Return an empty queue in place of this one; event numbers go on."""
+        if self._active and not force:
+            raise QueueBusy(
+                f"queue {queue!r}: {len(self._active)} jobs are running; wait for them, "
+                "or destroy it with force=True"
+            )
+        self.log.clear()
+        heir = MemoryQueue(self.log)
+        heir.endings = list(self.jobs)
+        return heir
