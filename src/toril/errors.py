@@ -40,6 +40,16 @@ if TYPE_CHECKING:
     from toril.outcome import Failure
 
 
+def restore(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
+    """Make an error again from its arguments, past an `__init__` that asks for more.
+
+    For `__reduce__`: errors are copied, and process pools send them to another process.
+    """
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
+
+
 class TorilError(Exception):
     """Root of every error toril raises."""
 
@@ -86,6 +96,9 @@ class JobError(TorilError):
     def __init__(self, message: str, *, job_id: str) -> None:
         super().__init__(message)
         self.job_id = job_id
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return restore, (type(self), self.args), self.__dict__
 
 
 class JobNotFound(JobError, LookupError):
@@ -168,3 +181,6 @@ class EventsTrimmed(StorageError, LookupError):
         super().__init__(message)
         self.count = count
         self.resume = resume
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return restore, (type(self), self.args), self.__dict__

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from toril.errors import InvalidOption
+from toril.text import printable
+
+_CURSOR: Final = re.compile(r"(\d{1,20})-(\d{1,20})-(\d{1,20})", re.ASCII)
 
 
 class EventKind(StrEnum):
@@ -56,10 +60,10 @@ class Cursor:
     @classmethod
     def parse(cls, text: str) -> Cursor:
         """Read what `str(cursor)` wrote."""
-        parts = text.split("-")
-        if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
-            raise InvalidOption(f"cursor {text!r} is not of the form '1-2-3'")
-        return cls(*(int(part) for part in parts))
+        found = _CURSOR.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise InvalidOption(f"cursor '{printable(text, 60)}' is not of the form '1-2-3'")
+        return cls(*(int(part) for part in found.groups()))
 
 
 Cursor.START = Cursor()

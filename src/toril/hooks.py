@@ -46,7 +46,9 @@ class Hooks:
         for hook in self._hooks.get(kind, ()):
             try:
                 answer = hook(*args)
-            except Exception as error:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # a CancelledError would look like the worker's own
                 self._complain(kind, error)
                 continue
             if inspect.isawaitable(answer):
@@ -57,7 +59,9 @@ class Hooks:
     async def _finish(self, kind: HookKind, answer: object) -> None:
         try:
             await answer  # type: ignore[misc]
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
+            raise
+        except BaseException as error:
             self._complain(kind, error)
 
     def _complain(self, kind: HookKind, error: BaseException) -> None:

@@ -72,7 +72,10 @@ class Dedup:
     replace: bool = False
 
     def __post_init__(self) -> None:
-        check_name("dedup", self.key)
+        object.__setattr__(self, "key", check_name("dedup", self.key))
+        for what, flag in (("extend", self.extend), ("replace", self.replace)):
+            if not isinstance(flag, bool):
+                raise InvalidOption(f"Dedup({what}={flag!r}): must be True or False")
         if self.ttl is not None:
             object.__setattr__(self, "ttl", to_seconds("Dedup(ttl)", self.ttl, above=True))
         elif self.extend:

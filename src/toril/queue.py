@@ -16,11 +16,12 @@ from toril.errors import (
     JobCancelled,
     JobFailed,
     JobNotFound,
+    StorageClosed,
     StorageError,
     TorilError,
     WaitTimeout,
 )
-from toril.hooks import H, Hook, HookKind
+from toril.hooks import HOOK_KINDS, H, Hook, HookKind
 from toril.ids import check_name, ulid
 from toril.job import In, Job, JobSpec, JobStatus, Out, State, Terms
 from toril.options import JobOptions, JobOverrides, WaitOverrides
@@ -29,6 +30,7 @@ from toril.serde import MAX_BYTES, JsonSerde, Serde
 from toril.storage import open_storage
 from toril.storage.protocol import Cancellation, Ending, EndingKind, Feature, Receipt, Storage
 from toril.tend import BATCH, TendedQueue, known_id, to_time
+from toril.text import printable, suggest
 from toril.worker import Worker
 from toril.worker_options import WorkerOverrides
 
@@ -215,8 +217,9 @@ class Queue(TendedQueue[In, Out]):
         Raises as `enqueue_and_wait`, and `JobNotFound` for an unknown id.
         """
         limit = None if timeout is None else to_seconds("timeout", timeout)
+        job_id = known_id(id)
         await self._open()
-        return await self._await_result(known_id(id), limit)
+        return await self._await_result(job_id, limit)
 
     def _enqueue_spec(
         self,
@@ -291,6 +294,7 @@ class Queue(TendedQueue[In, Out]):
 
     def _added(self, new: NewJob[In], spec: JobSpec, receipt: Receipt, now_ms: int) -> Job[In, Out]:
         """Describe a job just added; for one that was there already, its id and state."""
+        delayed = receipt.created and receipt.state is State.DELAYED
         return Job(
             id=receipt.id,
             name=spec.name,
@@ -299,6 +303,7 @@ class Queue(TendedQueue[In, Out]):
             state=receipt.state or State.COMPLETED,
             terms=spec.terms,
             created_at=to_time(now_ms),
+            due_at=to_time(now_ms + spec.terms.delay_ms) if delayed else None,
         )
 
     # -- results ---------------------------------------------------------------------------
@@ -307,11 +312,27 @@ class Queue(TendedQueue[In, Out]):
         future = self._waiter.watch(job_id)
         try:
             if not await wait_future(self.clock, future, limit_s):
-                raise WaitTimeout(await self._why_late(job_id, limit_s or 0), job_id=job_id)
-            ending = future.result()
+                ending = await self._look_again(job_id, limit_s or 0)
+            elif future.cancelled():
+                raise StorageClosed(
+                    f"queue {self.name!r} was stopped while job {job_id!r} was waited for; "
+                    "the job goes on"
+                )
+            else:
+                ending = future.result()
         finally:
             self._waiter.unwatch(job_id)
         return self._unwrap(ending)
+
+    async def _look_again(self, job_id: str, limit_s: float) -> Ending:
+        """Find the end that came with the time limit, or say why there is none."""
+        try:
+            endings = await self.storage.finished(self.name, [job_id], 0)
+        except StorageError:
+            endings = ()
+        if not endings:
+            raise WaitTimeout(await self._why_late(job_id, limit_s), job_id=job_id)
+        return endings[0]
 
     def _unwrap(self, ending: Ending) -> Out:
         job_id, failure = ending.id, ending.failure
@@ -371,14 +392,16 @@ class Queue(TendedQueue[In, Out]):
     async def update_result_ttl(self, id: str, ttl: Seconds | None) -> bool:
         """Keep a finished job for `ttl` from now (None: for good); False if it is not there."""
         keep_ms = None if ttl is None else to_ms(to_seconds("ttl", ttl, above=True))
+        job_id = known_id(id)
         await self._open()
-        (kept,) = await self.storage.keep(self.name, [known_id(id)], keep_ms)
+        (kept,) = await self.storage.keep(self.name, [job_id], keep_ms)
         return kept
 
     async def cancel(self, id: str, *, running: bool = False) -> CancelResult:
         """Take back a job that has not started; with `running`, ask the worker of one that has."""
+        job_id = known_id(id)
         await self._open()
-        (status,) = await self.storage.cancel(self.name, [known_id(id)], running)
+        (status,) = await self.storage.cancel(self.name, [job_id], running)
         return CancelResult(id=id, status=status)
 
     # -- work ------------------------------------------------------------------------------
@@ -398,6 +421,11 @@ class Queue(TendedQueue[In, Out]):
 
     def on(self, kind: HookKind) -> Callable[[H], H]:
         """Decorate a callback for something that happens in this queue's own worker."""
+        if kind not in HOOK_KINDS:
+            raise InvalidOption(
+                f"unknown hook {kind!r}.{suggest(str(kind), HOOK_KINDS)} "
+                f"Known: {', '.join(HOOK_KINDS)}"
+            )
 
         def register(hook: H) -> H:
             self._hooks.append((kind, hook))
@@ -413,4 +441,8 @@ def _find_storage(queue: str, storage: Storage | str | None) -> Storage:
         storage = os.environ.get("TORIL_URL")
     if storage is None:
         raise InvalidOption(f"queue {queue!r}: no storage; pass storage='memory:' or set TORIL_URL")
-    return open_storage(storage) if isinstance(storage, str) else storage
+    if isinstance(storage, str):
+        return open_storage(storage)
+    if not callable(getattr(storage, "enqueue", None)):
+        raise InvalidOption(f"storage={printable(storage, 60)}: give a URL such as 'memory:'")
+    return storage

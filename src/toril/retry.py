@@ -8,7 +8,7 @@ import socket
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -19,6 +19,7 @@ from toril.errors import (
     SerdeError,
     TorilWarning,
     TransientError,
+    restore,
 )
 from toril.text import suggest
 
@@ -27,13 +28,19 @@ Seconds = float | timedelta
 
 HOUR: Final = 3600.0
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
 
 def to_seconds(what: str, value: object, *, least: float = 0.0, above: bool = False) -> float:
     """Read a public duration; refuse what is not one, or lies below `least`."""
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        try:
+            seconds = float(value)
+        except OverflowError:  # an integer too large for a float
+            seconds = float("inf")
     else:
         raise InvalidOption(
             f"{what}={value!r}: {type(value).__name__} is not a duration; "
@@ -55,6 +62,9 @@ def to_ms(seconds: float) -> int:
 
 class Wish(Exception):
     """What a handler raises on purpose."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return restore, (type(self), self.args), self.__dict__
 
 
 class Retry(Wish):
@@ -79,12 +89,13 @@ class Postpone(Wish):
 
     def __init__(self, until: Seconds | datetime):
         super().__init__(f"postponed until {until}")
-        if isinstance(until, datetime) and until.tzinfo is None:
+        if isinstance(until, datetime) and until.utcoffset() is None:
             raise InvalidOption(f"Postpone(until={until!r}): naive datetime; add a time zone")
         self.until_ms: int | None = None
         self.delay_ms: int | None = None
         if isinstance(until, datetime):
-            self.until_ms = int(until.timestamp() * 1000)
+            # Not by timestamp(): its float is often a hair short of the millisecond.
+            self.until_ms = (until - _EPOCH) // _MILLISECOND
         else:
             self.delay_ms = to_ms(to_seconds("Postpone(until)", until))
 
@@ -119,11 +130,18 @@ _TRANSIENT_TYPES: Final = (
 )
 
 
+def _attribute(holder: object, name: str) -> object:
+    try:
+        return getattr(holder, name, None)
+    except Exception:  # a property of somebody else's error
+        return None
+
+
 def _status_code(error: BaseException) -> int | None:
     """Find an HTTP status the way requests, httpx and aiohttp carry it."""
-    for holder in (error, getattr(error, "response", None)):
+    for holder in (error, _attribute(error, "response")):
         for attribute in ("status_code", "status"):
-            code = getattr(holder, attribute, None)
+            code = _attribute(holder, attribute)
             if isinstance(code, int) and not isinstance(code, bool) and 100 <= code <= 599:
                 return code
     return None
@@ -223,8 +241,9 @@ class Backoff:
             # Past 2**62 the cap has long won; a larger shift only makes a huge integer.
             base *= 2 ** min(max(attempt - 1, 0), 62)
         base = min(base, cap)
-        swing = 1 + self.jitter * (2 * spread - 1)
-        return max(0, min(round(base * swing), cap))
+        # The range is cut at the cap, not the wait: else half of all waits would be the cap.
+        low, high = base * (1 - self.jitter), min(base * (1 + self.jitter), cap)
+        return round(low + (high - low) * spread)
 
 
 DEFAULT_BACKOFF: Final = Backoff()
@@ -271,7 +290,7 @@ class RetryPolicy:
         spread: float,
     ) -> Verdict:
         """Decide the fate of a job whose attempt number `attempt` ended in `error`."""
-        category = ErrorCategory.TRANSIENT if isinstance(error, Retry) else self.classify(error)
+        category = self._category(error)
         limit = self.attempts if self.attempts is not None else attempts
         if category is ErrorCategory.PERMANENT:
             return GiveUp(exhausted=False, category=category)
@@ -285,6 +304,16 @@ class RetryPolicy:
         if chosen.is_custom:
             return self._ask_strategy(chosen, attempt, error, category)
         return Again(delay_ms=chosen.wait_ms(attempt, spread, self.max_backoff_ms))
+
+    def _category(self, error: BaseException) -> ErrorCategory:
+        if isinstance(error, Retry):
+            return ErrorCategory.TRANSIENT
+        if isinstance(error, Reject):
+            return ErrorCategory.PERMANENT
+        answer: object = self.classify(error)
+        if answer not in tuple(ErrorCategory):
+            raise InvalidOption(f"classify returned {answer!r}; return an ErrorCategory")
+        return ErrorCategory(str(answer))
 
     def _ask_strategy(
         self, backoff: Backoff, attempt: int, error: BaseException, category: ErrorCategory
@@ -300,4 +329,4 @@ class RetryPolicy:
         if seconds is None:
             return GiveUp(exhausted=False, category=category)
         wait = to_ms(to_seconds(f"backoff strategy {backoff.kind!r}", seconds))
-        return Again(delay_ms=min(wait, self.max_backoff_ms))
+        return Again(delay_ms=min(wait, backoff.max_delay_ms, self.max_backoff_ms))

@@ -7,7 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final, Generic
 
-from toril.errors import EventsTrimmed, InvalidOption, JobError, UnsupportedFeature
+from toril.errors import (
+    EventsTrimmed,
+    InvalidOption,
+    InvalidPayload,
+    JobError,
+    UnsupportedFeature,
+)
 from toril.event import Cursor, Event
 from toril.ids import NAME_LIMIT
 from toril.job import FINISHED, In, Job, JobRecord, Out, State, Terms
@@ -81,6 +87,12 @@ class TendedQueue(Generic[In, Out]):
         if len(payload) > size_limit - _OPTIONS_ROOM:
             size = len(payload) + options_size(terms)
             check_size(f"data and options of job {job_id!r}", size, size_limit)
+        readable = getattr(self.serde, "max_bytes", None)
+        if isinstance(readable, int) and len(payload) > readable:
+            raise InvalidPayload(
+                f"data of job {job_id!r} takes {len(payload):,} bytes; this queue's serde reads "
+                f"{readable:,}: raise size_limit= in its defaults, or max_bytes= of its serde"
+            )
         return payload
 
     def _result(self, payload: bytes | None) -> Out | None:
@@ -104,8 +116,9 @@ class TendedQueue(Generic[In, Out]):
     # -- look ------------------------------------------------------------------------------
 
     async def _get(self, ids: Sequence[str]) -> Sequence[JobRecord | None]:
+        known = [known_id(job_id) for job_id in ids]
         await self._open()
-        return await self.storage.get(self.name, [known_id(job_id) for job_id in ids])
+        return await self.storage.get(self.name, known)
 
     async def get_job(self, id: str) -> Job[In, Out] | None:
         """Read a job, None if it is unknown."""
@@ -157,9 +170,10 @@ class TendedQueue(Generic[In, Out]):
 
     async def logs(self, id: str, start: int = 0, stop: int | None = None) -> Sequence[str]:
         """Read a job's log lines, oldest first."""
+        job_id = known_id(id)
         notes = self._notes()
         await self._open()
-        return await notes.logs(self.name, known_id(id), start, stop)
+        return await notes.logs(self.name, job_id, start, stop)
 
     async def events(
         self, after: Cursor | None = None, *, skip_trimmed: bool = False
@@ -201,8 +215,9 @@ class TendedQueue(Generic[In, Out]):
 
     async def remove_job(self, id: str) -> bool:
         """Delete a job; False if it is unknown. A running one is refused."""
+        job_id = known_id(id)
         await self._open()
-        (removal,) = await self.storage.remove(self.name, [known_id(id)])
+        (removal,) = await self.storage.remove(self.name, [job_id])
         if removal is Removal.ACTIVE:
             raise JobError(
                 f"job {id!r} is running; cancel it with cancel(id, running=True)", job_id=id
@@ -251,52 +266,62 @@ class TendedQueue(Generic[In, Out]):
         limit: int | None,
         change: Callable[[Sequence[str]], Awaitable[Sequence[bool]]],
     ) -> int:
-        """Change the jobs now in a state, page by page, oldest finished first."""
+        """Change the jobs now in a state, page by page: oldest finished, or next to run, first."""
+        most = None if limit is None else whole("limit", limit, 1)
         await self._open()
         left = (await self.storage.counts(self.name)).of(state)
-        if limit is not None:
-            left = min(left, whole("limit", limit, 1))
+        if most is not None:
+            left = min(left, most)
         done = 0
         while left > 0:
-            page = await self.storage.peek(self.name, state, 0, min(left, BATCH))
-            if not page:
+            ids = await self._first_ids(state, min(left, BATCH))
+            if not ids:
                 break
-            done += sum(await change([record.spec.id for record in page]))
-            left -= len(page)
+            done += sum(await change(ids))
+            left -= len(ids)
         return done
+
+    async def _first_ids(self, state: State, size: int) -> list[str]:
+        if state not in FINISHED:
+            return [r.spec.id for r in await self.storage.peek(self.name, state, 0, size)]
+        # The newest finished comes first, so the oldest are at the end.
+        there = (await self.storage.counts(self.name)).of(state)
+        page = await self.storage.peek(self.name, state, max(0, there - size), there)
+        return [record.spec.id for record in reversed(page)]
 
     async def promote(self, id: str) -> bool:
         """Let a delayed job start now; False if it is not delayed."""
-        edits = self._edits()
+        edits, job_id = self._edits(), known_id(id)
         await self._open()
-        return (await edits.promote(self.name, [known_id(id)]))[0]
+        return (await edits.promote(self.name, [job_id]))[0]
 
     async def retry_job(self, id: str) -> bool:
         """Put a finished job back in line; False if it is not finished."""
-        edits = self._edits()
+        edits, job_id = self._edits(), known_id(id)
         await self._open()
-        return (await edits.revive(self.name, [known_id(id)]))[0]
+        return (await edits.revive(self.name, [job_id]))[0]
 
     async def change_priority(self, id: str, priority: int) -> bool:
         """Give a job that waits another priority (1 = most urgent, 0 = none)."""
         JobOptions(priority=priority)
-        edits = self._edits()
+        edits, job_id = self._edits(), known_id(id)
         await self._open()
-        return (await edits.reprioritize(self.name, [known_id(id)], priority))[0]
+        return (await edits.reprioritize(self.name, [job_id], priority))[0]
 
     async def change_delay(self, id: str, delay: Seconds) -> bool:
         """Let a delayed job start `delay` from now."""
         delay_ms = to_ms(to_seconds("delay", delay))
-        edits = self._edits()
+        edits, job_id = self._edits(), known_id(id)
         await self._open()
-        return (await edits.reschedule(self.name, [known_id(id)], delay_ms))[0]
+        return (await edits.reschedule(self.name, [job_id], delay_ms))[0]
 
     async def update_data(self, id: str, data: In) -> bool:
         """Give a job that has not started other data."""
-        payload = self._encode(id, data, self.defaults.terms(), self.defaults.size_limit)
+        job_id = known_id(id)
+        payload = self._encode(job_id, data, self.defaults.terms(), self.defaults.size_limit)
         edits = self._edits()
         await self._open()
-        return await edits.replace(self.name, known_id(id), payload)
+        return await edits.replace(self.name, job_id, payload)
 
     async def tune(
         self,
@@ -310,14 +335,12 @@ class TendedQueue(Generic[In, Out]):
             whole("concurrency", concurrency, 1)
         if events_kept is not None:
             whole("events_kept", events_kept, 1)
+        rate = None if limiter is None else limiter.rate()
+        if rate is not None:
+            self.require(Feature.RATE_LIMIT, "limiter")
         limits = self._limits()
         await self._open()
-        await limits.tune(
-            self.name,
-            concurrency=concurrency,
-            rate=None if limiter is None else limiter.rate(),
-            events_kept=events_kept,
-        )
+        await limits.tune(self.name, concurrency=concurrency, rate=rate, events_kept=events_kept)
 
 
 def known_id(job_id: object) -> str:

@@ -87,14 +87,16 @@ class WorkerOptions:
             to_seconds(what, getattr(self, what), above=True)
         to_seconds("shutdown_timeout", self.shutdown_timeout)
         self._check_heartbeat()
-        if self.backoff is not None and not isinstance(self.backoff, Backoff):
-            raise InvalidOption(f"backoff={self.backoff!r}: give Backoff(kind, delay)")
+        self._check_retries()
         if self.limiter is not None:
+            if not isinstance(self.limiter, Limiter):
+                raise InvalidOption(f"limiter={self.limiter!r}: give Limiter(max, duration)")
             self.limiter.rate()
         _one_of("on_lease_lost", self.on_lease_lost, ("signal", "cancel"))
         _one_of("unknown", self.unknown, ("transient", "permanent"))
-        object.__setattr__(self, "worker_id", self.worker_id or worker_id())
-        check_name("worker", self.worker_id)
+        given: object = self.worker_id
+        made = worker_id() if given is None or given == "" else check_name("worker", given)
+        object.__setattr__(self, "worker_id", made)
         if self.name is not None:
             check_name("worker", self.name)
 
@@ -108,7 +110,25 @@ class WorkerOptions:
                 f"heartbeat of {beat:g} s is over half the lease of {lease:g} s: one missed beat "
                 f"loses the job; use {lease / 2:g} or less",
                 TorilWarning,
-                stacklevel=5,
+                stacklevel=6,  # whoever made the Worker
+            )
+
+    def _check_retries(self) -> None:
+        if self.backoff is not None:
+            if not isinstance(self.backoff, Backoff):
+                raise InvalidOption(f"backoff={self.backoff!r}: give Backoff(kind, delay)")
+            delay = to_seconds("backoff delay", self.backoff.delay)
+            most = to_seconds("max_backoff", self.max_backoff)
+            if delay > most:
+                raise InvalidOption(
+                    f"backoff delay of {delay:g} s exceeds max_backoff of {most:g} s"
+                )
+        if self.classify is not None and not callable(self.classify):
+            raise InvalidOption(f"classify={self.classify!r}: give a function of the error")
+        strategies: object = {} if self.strategies is None else self.strategies
+        if not isinstance(strategies, Mapping) or not all(map(callable, strategies.values())):
+            raise InvalidOption(
+                f"strategies={strategies!r}: map names to functions of (attempt, error)"
             )
 
     @property

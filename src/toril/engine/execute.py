@@ -157,9 +157,7 @@ class Executor(Generic[In, Out]):
         """Fail a job that must not run."""
         terms = claimed.spec.terms
         if claimed.doom is not None:
-            return Failed(
-                lease=claimed.lease, failure=Failure(kind="JobStalled", reason=claimed.doom)
-            )
+            return Failed(lease=claimed.lease, failure=claimed.doom)
         late = terms.expires_ms is not None and claimed.age_ms > terms.expires_ms
         if late and not claimed.attempts_made:
             reason = f"not started within expires_in={(terms.expires_ms or 0) / 1000:g} s"
@@ -181,26 +179,26 @@ class Executor(Generic[In, Out]):
     async def _call_plain(self, handler: Handler[In, Out], run: Run[In]) -> Out:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._hand.size, thread_name_prefix="toril")
-        call = copy_context().run
-        future = self._desk.loop.run_in_executor(self._threads, call, handler, run.context)
+        context = copy_context()
+
+        def call() -> tuple[Awaitable[Out] | Out | None, BaseException | None]:
+            # Futures cannot carry every exception (StopIteration), tuples can.
+            try:
+                return context.run(handler, run.context), None
+            except BaseException as error:
+                return None, error
+
+        future = self._desk.loop.run_in_executor(self._threads, call)
         try:
-            value = await asyncio.shield(future)
+            value, error = await asyncio.shield(future)
         except asyncio.CancelledError:
-            if not future.done():
-                self._outlive(future)
+            if not future.done():  # a thread cannot be stopped; it keeps its place until it ends
+                self._hand.take(1)
+                future.add_done_callback(lambda _done: self._hand.give_back(1))
             raise
-        return await value if inspect.isawaitable(value) else value
-
-    def _outlive(self, future: asyncio.Future[Awaitable[Out] | Out]) -> None:
-        """Keep the place of a thread that cannot be stopped until it ends by itself."""
-        self._hand.take(1)
-
-        def ended(done: asyncio.Future[Awaitable[Out] | Out]) -> None:
-            self._hand.give_back(1)
-            if not done.cancelled():
-                done.exception()
-
-        future.add_done_callback(ended)
+        if error is not None:
+            raise error
+        return cast("Out", await value if inspect.isawaitable(value) else value)
 
     def _encode(self, run: Run[In], value: Out) -> bytes:
         subject = f"result of job {run.claimed.spec.id!r}"

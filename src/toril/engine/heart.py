@@ -121,10 +121,10 @@ class Heart(Generic[In]):
             # A run that ended meanwhile is no longer ours to tell.
             if run not in self._hand.runs:
                 continue
-            job_id = run.claimed.spec.id
-            if job_id in lost:
+            lease = run.claimed.lease
+            if lease in lost:
                 self._lost(run)
-            elif job_id in cancelled and not run.context.cancelled:
+            elif lease in cancelled and not run.context.cancelled:
                 self._cancelled(run)
 
 

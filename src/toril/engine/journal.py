@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TypeAlias
+from collections.abc import MutableMapping
+from typing import Any, TypeAlias
 
 from toril.outcome import Failure
 from toril.retry import ErrorCategory
@@ -35,12 +36,13 @@ class Journal:
         error: BaseException | None = None,
     ) -> None:
         logger = self._logger
-        if isinstance(logger, logging.LoggerAdapter):
+        kwargs: MutableMapping[str, Any] = {"extra": extra, "exc_info": error}
+        while isinstance(logger, logging.LoggerAdapter):
             # An adapter's `process` replaces `extra` before 3.13; ours must survive it.
-            message, kwargs = logger.process(message, {"extra": extra})
-            extra = {**extra, **(kwargs.get("extra") or {})}
+            message, kwargs = logger.process(message, kwargs)
+            kwargs["extra"] = extra = {**extra, **(kwargs.get("extra") or {})}
             logger = logger.logger
-        logger.log(level, message, extra=extra, exc_info=error)
+        logger.log(level, message, **kwargs)
 
     def _job(
         self, level: int, event: str, claimed: Claimed, message: str, **fields: object
@@ -52,14 +54,16 @@ class Journal:
                 level,
                 event,
                 text,
-                job_id=spec.id,
-                job_name=spec.name,
+                job_id=printable(spec.id, 255),
+                job_name=printable(spec.name, 255),
                 attempt=claimed.lease.attempt,
                 **fields,
             )
 
     def picked_up(self, claimed: Claimed) -> None:
         """A job starts."""
+        if not self._logger.isEnabledFor(logging.INFO):
+            return
         self._job(
             logging.INFO,
             "picked_up",
@@ -72,6 +76,8 @@ class Journal:
 
     def completed(self, claimed: Claimed, duration_s: float, result: object) -> None:
         """A job completed."""
+        if not self._logger.isEnabledFor(logging.INFO):
+            return
         self._job(
             logging.INFO,
             "completed",
@@ -86,25 +92,31 @@ class Journal:
         self, claimed: Claimed, failure: Failure, category: ErrorCategory | None, exhausted: bool
     ) -> None:
         """A job failed for good."""
+        if not self._logger.isEnabledFor(logging.ERROR):
+            return
+        text = printable(failure)
         last = f" after {claimed.lease.attempt} attempts" if exhausted else ""
         self._job(
             logging.ERROR,
             "failed",
             claimed,
-            f"failed{last}: {printable(failure)}",
-            error=printable(failure),
+            f"failed{last}: {text}",
+            error=text,
             category=None if category is None else str(category),
         )
 
     def retried(self, claimed: Claimed, failure: Failure, delay_ms: int) -> None:
         """An attempt failed, another will follow."""
+        if not self._logger.isEnabledFor(logging.WARNING):
+            return
+        text = printable(failure)
         self._job(
             logging.WARNING,
             "retried",
             claimed,
-            f"failed, next attempt in {delay_ms / 1000:g} s: {printable(failure)}",
+            f"failed, next attempt in {delay_ms / 1000:g} s: {text}",
             delay_s=delay_ms / 1000,
-            error=printable(failure),
+            error=text,
         )
 
     def moved(self, claimed: Claimed, what: str) -> None:
@@ -121,21 +133,26 @@ class Journal:
 
     def stalled(self, job_id: str, doomed: bool) -> None:
         """A job whose worker went silent was found."""
+        if not self._logger.isEnabledFor(logging.WARNING):
+            return
         fate = "failed for good" if doomed else "back in line"
         self._write(
             logging.WARNING,
             "stalled",
             f"job {printable(job_id, 60)} stalled: its lease lapsed; {fate}",
-            job_id=job_id,
+            job_id=printable(job_id, 255),
         )
 
     def heartbeat_failed(self, error: BaseException, jobs: int) -> None:
         """Leases could not be renewed this time."""
+        if not self._logger.isEnabledFor(logging.WARNING):
+            return
+        text = printable(error)
         self._write(
             logging.WARNING,
             "heartbeat_failed",
-            f"could not renew {jobs} leases, trying again: {printable(error)}",
-            error=printable(error),
+            f"could not renew {jobs} leases, trying again: {text}",
+            error=text,
         )
 
     def loop_blocked(self, seconds: float, lease_s: float) -> None:
@@ -154,11 +171,14 @@ class Journal:
 
     def disconnected(self, error: BaseException, tries: int, seconds: float) -> None:
         """The storage does not answer."""
+        if not self._logger.isEnabledFor(logging.ERROR):
+            return
+        text = printable(error)
         self._write(
             logging.ERROR,
             "disconnected",
-            f"storage unavailable (try {tries}, {seconds:.1f} s): {printable(error)}",
-            error=printable(error),
+            f"storage unavailable (try {tries}, {seconds:.1f} s): {text}",
+            error=text,
         )
 
     def reconnected(self, tries: int, seconds: float) -> None:
@@ -180,4 +200,4 @@ class Journal:
 
     def worker(self, event: str, message: str, level: int = logging.INFO) -> None:
         """The worker itself changes its state."""
-        self._write(level, event, message)
+        self._write(level, event, printable(message, 500))

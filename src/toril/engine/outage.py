@@ -47,7 +47,7 @@ class Outage:
     async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call until the storage answers it; its verbs are safe to repeat.
 
-        Gives up, with the storage's error, after `max_tries` failures in a row.
+        Gives up, with the storage's error, after `max_tries` repeats in a row.
         """
         while True:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from importlib.metadata import entry_points
 from typing import Final
@@ -10,10 +11,12 @@ from toril.errors import InvalidOption
 from toril.ids import check_name
 from toril.storage.memory import MemoryStorage
 from toril.storage.protocol import Storage
-from toril.text import printable, suggest
+from toril.text import printable, suggest, type_name
 
 ENTRY_POINTS: Final = "toril.storages"
 """Third parties register `scheme = "package.module:open"` here; it takes the URL."""
+
+_SCHEME: Final = re.compile(r"[a-z][\w+.-]*", re.ASCII | re.IGNORECASE)
 
 # Named memory storages are shared by everybody in this process who names them, for as long
 # as somebody holds them.
@@ -26,9 +29,10 @@ def open_storage(url: str) -> Storage:
     `memory:` is private to the caller, `memory:name` is shared within this process.
     """
     if not isinstance(url, str):
-        raise InvalidOption(f"storage={url!r}: give a URL such as 'memory:', or a Storage")
+        kind = type_name(type(url))
+        raise InvalidOption(f"storage of type {kind}: give a URL such as 'memory:', or a Storage")
     scheme, colon, rest = url.partition(":")
-    if not colon or not scheme:
+    if not colon or not _SCHEME.fullmatch(scheme):
         raise InvalidOption(f"storage {_safe(url)!r} is not a URL; try 'memory:'")
     if scheme == "memory":
         return _open_memory(rest)
@@ -46,6 +50,8 @@ def open_storage(url: str) -> Storage:
 def _open_memory(name: str) -> MemoryStorage:
     if not name:
         return MemoryStorage()
+    if "?" in name:
+        raise InvalidOption("storage 'memory:…': memory takes no parameters; use 'memory:name'")
     storage = _named.get(check_name("queue", name))
     if storage is None:
         storage = _named[name] = MemoryStorage(name=name)
@@ -54,5 +60,7 @@ def _open_memory(name: str) -> MemoryStorage:
 
 def _safe(url: str) -> str:
     """Show a URL without what may be a password in it."""
-    scheme, _, rest = url.partition(":")
-    return f"{printable(scheme, 40)}:…" if "@" in rest else printable(url, 80)
+    if not {"@", "?"} & set(url):
+        return printable(url, 80)
+    scheme = url.partition(":")[0]
+    return f"{printable(scheme, 40)}:…" if _SCHEME.fullmatch(scheme) else "…"

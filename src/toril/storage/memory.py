@@ -195,7 +195,7 @@ class MemoryStorage:
                 bell.endings.setdefault(job_id, set()).add(waker)
 
         def unwatch(bell: _Bell, waker: _Waker) -> None:
-            for job_id in ids:
+            for job_id in set(ids):
                 watchers = bell.endings[job_id]
                 watchers.discard(waker)
                 if not watchers:
@@ -260,9 +260,12 @@ class MemoryStorage:
         """End attempts under their leases, then claim the next jobs."""
 
         def change(q: MemoryQueue, now: int) -> Settlement:
+            before = q.log.cursor
             answers = [q.settle(outcome, now) for outcome in outcomes]
+            settled = q.log.cursor != before
             batch = EMPTY_BATCH if refill is None else q.claim(refill, now)
-            q.tell_drained(now)
+            if settled:
+                q.tell_drained(now)
             return Settlement(answers=answers, batch=batch)
 
         return self._change(queue, change)

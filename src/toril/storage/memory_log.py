@@ -44,6 +44,11 @@ class EventLog:
         """The place after the newest event."""
         return Cursor(self._last)
 
+    @property
+    def empty(self) -> bool:
+        """Whether no event can be read."""
+        return not self._entries
+
     def append(
         self,
         kind: EventKind,
@@ -74,7 +79,9 @@ class EventLog:
         """Read events after one place up to another; a hole raises `EventsTrimmed`."""
         dropped = self._last - len(self._entries)
         stop = self._last if until is None else min(until.major, self._last)
-        if after.major < min(dropped, stop):
+        if after.major >= stop:
+            return []
+        if after.major < dropped:
             gone = min(dropped, stop) - after.major
             raise EventsTrimmed(
                 f"{gone:,} events after {after} are gone (kept: the newest {self.kept:,}); "

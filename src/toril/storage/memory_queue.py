@@ -206,8 +206,10 @@ class MemoryQueue:
         """Grant again what the token holds, then jobs from the line."""
         self._workers[claim.worker_id] = now
         self._promote_due(now)
-        held = self._granted.get(claim.token)
-        jobs = [] if held is None else [self._grant(entry, now) for entry in held.values()]
+        jobs = [
+            self._grant_again(entry, claim, now)
+            for entry in self._granted.get(claim.token, {}).values()
+        ]
         want = claim.count - len(jobs)
         room, limited = self._room(want, claim.rate, now)
         for _ in range(room):
@@ -270,6 +272,11 @@ class MemoryQueue:
         self._tell(EventKind.ACTIVE, entry, now, {"prev": prev})
         return self._grant(entry, now)
 
+    def _grant_again(self, entry: Entry, claim: Claim, now: int) -> Claimed:
+        # The owner learns of the job only now, so its time starts now.
+        entry.lease_until_ms = now + claim.lease_ms
+        return self._grant(entry, now)
+
     @staticmethod
     def _grant(entry: Entry, now: int) -> Claimed:
         lease = Lease(
@@ -289,17 +296,17 @@ class MemoryQueue:
 
     def renew(self, leases: Sequence[Lease], lease_ms: int, now: int) -> Renewal:
         """Prolong what is still held."""
-        lost: list[str] = []
-        cancelled: list[str] = []
+        lost: list[Lease] = []
+        cancelled: list[Lease] = []
         for lease in leases:
             entry = self.jobs.get(lease.job_id)
             if entry is None or not entry.owned_by(lease):
-                lost.append(lease.job_id)
+                lost.append(lease)
                 continue
             entry.lease_until_ms = now + lease_ms
             self._workers[entry.worker_id or ""] = now
             if entry.cancel_requested:
-                cancelled.append(lease.job_id)
+                cancelled.append(lease)
         return Renewal(lost=lost, cancelled=cancelled)
 
     def settle(self, outcome: Outcome, now: int) -> Answer:
@@ -424,7 +431,7 @@ class MemoryQueue:
     @property
     def in_use(self) -> bool:
         """Whether the queue holds anything worth naming."""
-        return bool(self.jobs) or self.paused or bool(self.log.cursor.major)
+        return bool(self.jobs) or self.paused or not self.log.empty
 
     def tell_drained(self, now: int) -> None:
         """Say so when nothing runs and nothing could start now."""
@@ -453,7 +460,7 @@ class MemoryQueue:
     def _promote_due(self, now: int) -> None:
         while (entry := self._lines.take_due(now)) is not None:
             entry.since_ms = now
-            self._lines.enter(entry, front=entry.spec.terms.lifo)
+            self._lines.enter(entry)
             self._tell(EventKind.WAITING, entry, now, {"prev": State.DELAYED})
 
     # -- the finished ----------------------------------------------------------------------
@@ -564,7 +571,7 @@ class MemoryQueue:
             return False
         self._lines.leave(entry)
         entry.since_ms = now
-        self._lines.enter(entry, front=entry.spec.terms.lifo)
+        self._lines.enter(entry)
         self._tell(EventKind.WAITING, entry, now, {"prev": State.DELAYED})
         return True
 
@@ -602,7 +609,7 @@ class MemoryQueue:
         entry.failure = None
         entry.since_ms = now
         if reset_attempts:
-            entry.made = entry.stalls = 0
+            entry.made = 0
         self._lines.enter(entry, front=entry.spec.terms.lifo)
         self._tell(EventKind.WAITING, entry, now, {"prev": prev})
         return True

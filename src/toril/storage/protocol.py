@@ -101,8 +101,9 @@ class Rate:
 class Claim:
     """A wish for up to `count` jobs under one token.
 
-    The token is minted before the first send. Repeating the claim first returns what was
-    already granted under it, so a lost reply costs no job a stall.
+    The token is minted before the first send and serves one call and its repeats, on one
+    storage object. Repeating the claim first returns what was already granted under it, so a
+    lost reply costs no job a stall.
     """
 
     token: str
@@ -117,7 +118,7 @@ class Claimed:
     """A job in hand.
 
     `age_ms` is the time since it was added. `doom` is set when the job must be failed without
-    being run, with that reason. `lease.token` may differ from the claim's.
+    being run, with that failure. `lease.token` may differ from the claim's.
     """
 
     spec: JobSpec
@@ -126,14 +127,14 @@ class Claimed:
     age_ms: int
     attempts_made: int = 0
     stalls: int = 0
-    doom: str | None = None
+    doom: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """What a claim brought.
 
-    `limited_for_ms` > 0: a rate or concurrency limit holds the queue back that long.
+    `limited_for_ms` > 0: a rate limit holds the queue back that long.
     `next_in_ms`: when the next delayed job falls due, None if there is none.
     """
 
@@ -155,10 +156,13 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewal:
-    """Job ids whose lease is gone, and job ids somebody asked to cancel."""
+    """The leases that are gone, and those whose job somebody asked to cancel.
 
-    lost: Sequence[str] = ()
-    cancelled: Sequence[str] = ()
+    Leases, not job ids: one worker may hold an old and a new lease of the same job.
+    """
+
+    lost: Sequence[Lease] = ()
+    cancelled: Sequence[Lease] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,13 +279,20 @@ class Storage(Protocol):
         ...
 
     async def renew(self, queue: str, leases: Sequence[Lease], lease_ms: int) -> Renewal:
-        """Prolong the leases still held; report the ones that are gone."""
+        """Prolong the leases still held; report the ones that are gone.
+
+        A lease that lapsed unnoticed may be prolonged or reported, as the storage can tell.
+        """
         ...
 
     async def settle(
         self, queue: str, outcomes: Sequence[Outcome], refill: Claim | None = None
     ) -> Settlement:
-        """End attempts under their leases, then claim the next jobs, in one call."""
+        """End attempts under their leases, then claim the next jobs, in one call.
+
+        A lease that lapsed but whose job nobody took may still settle (DONE) or not (LOST).
+        Repeating a settle of a job that is not kept may answer GONE.
+        """
         ...
 
     async def reap(self, queue: str, max_stalls: int, interval_ms: int) -> Reaped:
@@ -335,7 +346,10 @@ class Storage(Protocol):
     async def purge(
         self, queue: str, states: Sequence[State], older_ms: int, limit: int | None = None
     ) -> Sequence[str]:
-        """Delete up to `limit` jobs that entered their state `older_ms` ago or earlier."""
+        """Delete up to `limit` jobs that are in their state for `older_ms` or longer, oldest first.
+
+        For pending jobs a storage may go by when they were added or last started.
+        """
         ...
 
     async def destroy(self, queue: str, force: bool = False) -> None:

@@ -1,0 +1,279 @@
+"""How a worker runs handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from contextvars import ContextVar
+
+import pytest
+
+from tests.engine.conftest import Stage
+from toril import (
+    InvalidOption,
+    JobContext,
+    JobFailed,
+    State,
+    TorilError,
+    Worker,
+    WorkerState,
+    current_job,
+)
+
+Ctx = JobContext[object]
+
+
+async def test_an_async_handler_runs_on_the_loop(stage: Stage) -> None:
+    async def handler(job: Ctx) -> object:
+        return [job.data, threading.get_ident()]
+
+    async with Worker(stage.queue, handler):
+        result = await stage.queue.enqueue_and_wait("j", {"n": 1})
+    assert result == [{"n": 1}, threading.get_ident()]
+
+
+async def test_a_plain_handler_runs_in_a_thread(stage: Stage) -> None:
+    def handler(_job: Ctx) -> object:
+        return threading.get_ident()
+
+    async with Worker(stage.queue, handler):
+        assert await stage.queue.enqueue_and_wait("j", None) != threading.get_ident()
+
+
+async def test_a_plain_handler_may_return_an_awaitable(stage: Stage) -> None:
+    async def later(job: Ctx) -> object:
+        return job.id
+
+    async with Worker(stage.queue, lambda job: later(job)):
+        assert await stage.queue.enqueue_and_wait("j", None) == "j"
+
+
+async def test_partials_and_callable_objects_are_recognised_as_async(stage: Stage) -> None:
+    class Handler:
+        async def __call__(self, job: Ctx) -> object:
+            return threading.get_ident()
+
+    async def two(_extra: int, job: Ctx) -> object:
+        return threading.get_ident()
+
+    async with Worker(stage.queue, Handler()):
+        assert await stage.queue.enqueue_and_wait("a", None) == threading.get_ident()
+    async with Worker(stage.queue, functools.partial(two, 1)):
+        assert await stage.queue.enqueue_and_wait("b", None) == threading.get_ident()
+
+
+async def test_handlers_are_found_by_job_name(stage: Stage) -> None:
+    async def double(job: Ctx) -> object:
+        return 2 * int(str(job.data))
+
+    async def negate(job: Ctx) -> object:
+        return -int(str(job.data))
+
+    async with Worker(stage.queue, {"double": double, "negate": negate}):
+        assert await stage.queue.enqueue_and_wait("a", 3, name="double") == 6
+        assert await stage.queue.enqueue_and_wait("b", 3, name="negate") == -3
+
+
+async def test_an_unknown_job_name_fails_at_once_with_a_suggestion(stage: Stage) -> None:
+    async def send_email(_job: Ctx) -> object:
+        return None
+
+    async with Worker(stage.queue, {"send_email": send_email}):
+        with pytest.raises(JobFailed, match=r"knows: send_email\. Did you mean 'send_email'"):
+            await stage.queue.enqueue_and_wait("j", None, name="send_emial")
+    job = await stage.queue.get_job("j")
+    assert job is not None
+    assert (job.state, job.attempts_made) == (State.FAILED, 1)
+
+
+async def test_a_handler_sees_its_job(stage: Stage) -> None:
+    seen: list[Ctx] = []
+
+    async def handler(job: Ctx) -> object:
+        seen.append(job)
+        assert current_job.get() is job
+        return None
+
+    worker = Worker(stage.queue, handler, worker_id="w-1")
+    async with worker:
+        await stage.queue.enqueue_and_wait(
+            "j", [1], name="greet", attempts=7, correlation_id="req-9", job_timeout=60
+        )
+    (job,) = seen
+    assert (job.id, job.name, job.queue, job.data) == ("j", "greet", "stage", [1])
+    assert (job.attempt, job.max_attempts, job.stalls) == (1, 7, 0)
+    assert (job.worker_id, job.correlation_id) == ("w-1", "req-9")
+    assert job.created_at.timestamp() * 1000 == 1_700_000_000_000
+    assert job.deadline == 60
+    assert (job.cancelled, job.lost) == (False, False)
+    assert "attempt 1/7" in repr(job)
+
+
+async def test_what_one_handler_binds_in_its_context_is_unseen_by_the_next(stage: Stage) -> None:
+    tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+
+    async def handler(job: Ctx) -> object:
+        before = tenant.get()
+        tenant.set(job.id)
+        return before
+
+    async with Worker(stage.queue, handler):
+        assert await stage.queue.enqueue_and_wait("a", None) == "nobody"
+        assert await stage.queue.enqueue_and_wait("b", None) == "nobody"
+
+
+async def test_no_more_than_concurrency_jobs_are_in_hand(stage: Stage) -> None:
+    running, most = 0, 0
+    gate = asyncio.Event()
+
+    async def handler(_job: Ctx) -> object:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await gate.wait()
+        running -= 1
+        return None
+
+    for number in range(10):
+        await stage.queue.enqueue(f"j{number}", None)
+    async with Worker(stage.queue, handler, concurrency=3) as worker:
+        await stage.clock.settle()
+        assert (running, worker.active) == (3, 3)
+        assert (await stage.queue.get_job_counts()).active == 3
+        gate.set()
+        await stage.clock.settle(300)
+    assert most == 3
+    assert (await stage.queue.get_job_counts()).completed == 10
+
+
+async def test_one_at_a_time_jobs_start_in_the_order_they_came(stage: Stage) -> None:
+    order: list[str] = []
+
+    async def handler(job: Ctx) -> object:
+        order.append(job.id)
+        return None
+
+    ids = [f"j{number}" for number in range(20)]
+    for job_id in ids:
+        await stage.queue.enqueue(job_id, None)
+    async with Worker(stage.queue, handler):
+        await stage.clock.settle(500)
+    assert order == ids
+
+
+async def test_a_worker_that_runs_cannot_be_run_again(stage: Stage) -> None:
+    async def handler(_job: Ctx) -> object:
+        return None
+
+    worker = Worker(stage.queue, handler)
+    states = [worker.state]
+    async with worker:
+        await stage.clock.settle()
+        states.append(worker.state)
+        with pytest.raises(TorilError, match="running already"):
+            await worker.run()
+    states.append(worker.state)
+    assert states == [WorkerState.STOPPED, WorkerState.RUNNING, WorkerState.STOPPED]
+    async with worker:  # but again after it stopped
+        await stage.queue.enqueue_and_wait("again", None)
+
+
+@pytest.mark.parametrize("handler", [None, 3, {}, {"a": 3}, {1: print}])
+def test_what_is_not_a_handler_is_refused(handler: object) -> None:
+    queue: Stage = Stage()
+    with pytest.raises(InvalidOption, match="handler"):
+        Worker(queue.queue, handler)  # type: ignore[arg-type]
+
+
+async def test_an_unreadable_payload_fails_the_job_and_is_kept(stage: Stage) -> None:
+    from toril.job import JobSpec
+
+    ran: list[str] = []
+
+    async def handler(job: Ctx) -> object:
+        ran.append(job.id)
+        return None
+
+    await stage.storage.open()
+    await stage.storage.enqueue("stage", [JobSpec(id="bad", payload=b"{not json", origin="o")])
+    async with Worker(stage.queue, handler):
+        await stage.clock.settle()
+    (record,) = await stage.storage.get("stage", ["bad"])
+    assert record is not None
+    assert record.state is State.FAILED
+    assert record.spec.payload == b"{not json"
+    assert record.failure is not None
+    assert record.failure.kind == "toril.errors.SerdeError"
+    assert not ran
+    await stage.storage.close()
+
+
+async def test_an_unserialisable_result_fails_the_job_with_its_path(stage: Stage) -> None:
+    async def handler(_job: Ctx) -> object:
+        return {"answer": [1, object()]}
+
+    async with Worker(stage.queue, handler):
+        with pytest.raises(JobFailed, match=r"result of job 'j'.*\$\.answer\[1\]"):
+            await stage.queue.enqueue_and_wait("j", None)
+    job = await stage.queue.get_job("j")
+    assert job is not None
+    assert job.attempts_made == 1
+
+
+async def test_a_result_over_ten_mebibytes_fails_the_job(stage: Stage) -> None:
+    async def handler(_job: Ctx) -> object:
+        return "x" * (10 * 1024 * 1024 + 1)
+
+    async with Worker(stage.queue, handler):
+        with pytest.raises(JobFailed, match="10,485,763 bytes"):
+            await stage.queue.enqueue_and_wait("j", None)
+
+
+async def test_a_job_not_started_in_time_expires_without_running(stage: Stage) -> None:
+    ran: list[str] = []
+
+    async def handler(job: Ctx) -> object:
+        ran.append(job.id)
+        return None
+
+    await stage.queue.enqueue("late", None, expires_in=10)
+    await stage.queue.enqueue("fresh", None, expires_in=100)
+    await stage.advance(11)
+    async with Worker(stage.queue, handler):
+        await stage.clock.settle()
+    status = await stage.queue.get_status("late")
+    assert status is not None
+    assert status.error is not None
+    assert (status.state, status.error.kind) == (State.FAILED, "JobExpired")
+    assert ran == ["fresh"]
+
+
+async def test_progress_and_logs_reach_the_storage(stage: Stage) -> None:
+    async def handler(job: Ctx) -> object:
+        await job.progress({"done": 50})
+        await job.log("half way")
+        _ = job.log("a forgotten await still writes")
+        await asyncio.sleep(0)
+        return None
+
+    async with Worker(stage.queue, handler):
+        await stage.queue.enqueue_and_wait("j", None)
+    job = await stage.queue.get_job("j")
+    assert job is not None
+    assert job.progress == {"done": 50}
+    assert await stage.queue.logs("j") == ["half way", "a forgotten await still writes"]
+
+
+async def test_a_plain_handler_reports_progress_by_a_blocking_call(stage: Stage) -> None:
+    def handler(job: Ctx) -> object:
+        job.progress(10)
+        job.log("from a thread")
+        return None
+
+    async with Worker(stage.queue, handler):
+        await stage.queue.enqueue_and_wait("j", None)
+    assert await stage.queue.logs("j") == ["from a thread"]
+    job = await stage.queue.get_job("j")
+    assert job is not None
+    assert job.progress == 10

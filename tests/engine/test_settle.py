@@ -1,0 +1,224 @@
+"""How outcomes are committed, also when replies get lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from tests.engine.conftest import Stage
+from toril import (
+    JobContext,
+    JobFailed,
+    ManualClock,
+    MemoryStorage,
+    Queue,
+    State,
+    StorageUnavailable,
+    Worker,
+)
+from toril.outcome import Answer, AnswerKind, Completed, Lease, Outcome
+from toril.storage.protocol import Batch, Claim, Renewal, Settlement
+from toril.testing import lose_next_reply
+
+Ctx = JobContext[object]
+
+
+class Watched(MemoryStorage):
+    """Remembers the size of each settle and claim; can hold settles back."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self.settles: list[int] = []
+        self.claims: list[int] = []
+        self.gate: asyncio.Event | None = None
+        self.refuse: str | None = None
+
+    async def settle(
+        self, queue: str, outcomes: Sequence[Outcome], refill: Claim | None = None
+    ) -> Settlement:
+        self.settles.append(len(outcomes))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.refuse is not None and any(isinstance(one, Completed) for one in outcomes):
+            answer = Answer(kind=AnswerKind.REFUSED, reason=self.refuse)
+            return Settlement(answers=[answer for _ in outcomes])
+        return await super().settle(queue, outcomes, refill)
+
+    async def claim(self, queue: str, claim: Claim) -> Batch:
+        self.claims.append(claim.count)
+        return await super().claim(queue, claim)
+
+
+class WatchedStage(Stage):
+    def __init__(self) -> None:
+        super().__init__()
+        self.watched = Watched(self.clock)
+        self.storage = self.watched
+        self.queue = Queue("stage", self.watched)
+
+
+@pytest.fixture
+async def watched() -> WatchedStage:
+    return WatchedStage()
+
+
+async def echo(job: Ctx) -> object:
+    return job.data
+
+
+async def test_outcomes_of_one_turn_are_settled_together_and_bring_the_next_jobs(
+    watched: WatchedStage,
+) -> None:
+    for number in range(100):
+        await watched.queue.enqueue(f"j{number}", number)
+    async with Worker(watched.queue, echo, concurrency=20):
+        await watched.clock.settle(200)
+    assert watched.watched.settles == [20] * 5
+    assert watched.watched.claims[0] == 20
+    assert (await watched.queue.get_job_counts()).completed == 100
+
+
+async def test_one_job_alone_is_settled_without_waiting_for_company(
+    watched: WatchedStage,
+) -> None:
+    async with Worker(watched.queue, echo, concurrency=50):
+        await watched.queue.enqueue("j", 1)
+        await watched.clock.settle(20)  # turns of the loop; the clock does not move
+        assert await watched.state("j") is State.COMPLETED
+    assert watched.watched.settles == [1]
+
+
+async def test_outcomes_gather_while_two_settles_are_under_way(watched: WatchedStage) -> None:
+    watched.watched.gate = asyncio.Event()
+    for number in range(6):
+        await watched.queue.enqueue(f"j{number}", number)
+    gates = {f"j{number}": asyncio.Event() for number in range(6)}
+
+    async def gated(job: Ctx) -> object:
+        await gates[job.id].wait()
+        return None
+
+    async with Worker(watched.queue, gated, concurrency=6):
+        await watched.clock.settle()
+        for gate in gates.values():
+            gate.set()
+            await watched.clock.settle()
+        assert watched.watched.settles == [1, 1]
+        watched.watched.gate.set()
+        await watched.clock.settle()
+    assert watched.watched.settles == [1, 1, 4]
+
+
+@pytest.mark.parametrize("verb", ["settle", "claim"])
+async def test_a_lost_reply_costs_no_job_a_run_or_a_stall(stage: Stage, verb: str) -> None:
+    runs: list[str] = []
+
+    async def handler(job: Ctx) -> object:
+        runs.append(job.id)
+        return None
+
+    completed: list[str] = []
+    worker = Worker(stage.queue, handler, concurrency=2)
+    worker.on("completed")(lambda job, _result: completed.append(job.id))
+    ids = [f"j{number}" for number in range(6)]
+    for job_id in ids:
+        await stage.queue.enqueue(job_id, None)
+    async with worker:
+        lose_next_reply(stage.storage, verb)
+        await stage.advance(5)
+    assert sorted(runs) == ids
+    assert sorted(completed) == ids
+    for job_id in ids:
+        job = await stage.queue.get_job(job_id)
+        assert job is not None
+        assert (job.state, job.stalls, job.attempts_started) == (State.COMPLETED, 0, 1)
+
+
+async def test_a_lost_reply_to_the_settle_of_a_job_that_is_not_kept_still_counts_as_done(
+    stage: Stage,
+) -> None:
+    completed: list[str] = []
+    worker = Worker(stage.queue, echo)
+    worker.on("completed")(lambda job, _result: completed.append(job.id))
+    await stage.queue.enqueue("j", None, keep_completed=False)
+    async with worker:
+        lose_next_reply(stage.storage, "settle")
+        await stage.advance(5)
+    assert completed == ["j"]
+
+
+async def test_a_refused_completion_becomes_a_failed_attempt(watched: WatchedStage) -> None:
+    watched.watched.refuse = "pending children"
+    async with Worker(watched.queue, echo):
+        with pytest.raises(JobFailed, match="pending children"):
+            await watched.queue.enqueue_and_wait("j", None)
+
+
+async def test_a_job_removed_while_it_runs_is_dropped_quietly(stage: Stage) -> None:
+    gate = asyncio.Event()
+
+    async def handler(_job: Ctx) -> object:
+        await gate.wait()
+        return None
+
+    heard: list[str] = []
+    worker = Worker(stage.queue, handler)
+    worker.on("completed")(lambda job, _result: heard.append(job.id))
+    await stage.queue.enqueue("j", None)
+    async with worker:
+        await stage.clock.settle()
+        await stage.queue.obliterate(force=True)
+        gate.set()
+        await stage.clock.settle()
+        assert worker.active == 0
+        assert await stage.queue.enqueue_and_wait("next", None) is None
+    assert heard == ["next"]
+
+
+class Frozen(MemoryStorage):
+    """Hears nothing from the workers named in `frozen`."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock=clock)
+        self.frozen: set[str] = set()
+
+    async def renew(self, queue: str, leases: Sequence[Lease], lease_ms: int) -> Renewal:
+        owners = {self._queue(queue).jobs[lease.job_id].worker_id for lease in leases}
+        if owners & self.frozen:
+            raise StorageUnavailable("frozen")
+        return await super().renew(queue, leases, lease_ms)
+
+
+async def test_a_zombie_cannot_overwrite_the_result_of_the_second_run() -> None:
+    clock = ManualClock()
+    storage = Frozen(clock)
+    queue: Queue[object, object] = Queue("frozen", storage)
+    gates = {"zombie": asyncio.Event(), "heir": asyncio.Event()}
+    lost: dict[str, bool] = {}
+
+    async def handler(job: Ctx) -> object:
+        await gates[job.worker_id].wait()
+        lost[job.worker_id] = job.lost
+        return job.worker_id
+
+    await queue.enqueue("j", None)
+    async with Worker(queue, handler, lease=5, reap_interval=1, worker_id="zombie"):
+        await clock.settle()
+        storage.frozen = {"zombie"}
+        async with Worker(queue, handler, lease=5, reap_interval=1, worker_id="heir"):
+            await clock.advance(7)
+            job = await queue.get_job("j")
+            assert job is not None
+            assert (job.state, job.worker_id, job.stalls) == (State.ACTIVE, "heir", 1)
+            gates["heir"].set()
+            await clock.settle()
+            assert await queue.get_result("j") == "heir"
+            gates["zombie"].set()
+            await clock.settle()
+    job = await queue.get_job("j")
+    assert job is not None
+    assert (job.result, job.attempts_made, job.attempts_started) == ("heir", 1, 2)
+    assert lost["heir"] is False
+    await queue.stop()
