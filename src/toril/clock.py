@@ -140,7 +140,7 @@ class ManualClock:
             return loop.call_soon(callback)
         timer = _ManualTimer(callback, loop)
         with self._guard:
-            due_ns = self._elapsed_ns + _to_ns(max(seconds, 0))
+            due_ns = _whole_ms(self._elapsed_ns + _to_ns(max(seconds, 0)))
             heapq.heappush(self._timers, (due_ns, next(self._numbers), timer))
         return timer
 
@@ -221,6 +221,11 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 def _to_ns(seconds: float) -> int:
     return round(min(seconds, _FOREVER_S) * _NS)
+
+
+def _whole_ms(ns: int) -> int:
+    """Round up: `now_ms` knows no fractions, so a timer at one would be late for its reader."""
+    return -(-ns // 1_000_000) * 1_000_000
 
 
 def _forward(step_ns: int) -> int:

@@ -29,6 +29,7 @@ class Desk:
     storage: Storage
     loop: asyncio.AbstractEventLoop
     thread: int
+    attempts: int | None = None
 
 
 class JobContext(Generic[In]):
@@ -69,8 +70,8 @@ class JobContext(Generic[In]):
 
     @property
     def max_attempts(self) -> int:
-        """How many tries the job has."""
-        return self._claimed.spec.terms.attempts
+        """How many tries the job has; the worker may have a say of its own."""
+        return self._desk.attempts or self._claimed.spec.terms.attempts
 
     @property
     def stalls(self) -> int:

@@ -20,6 +20,7 @@ TorilError
 ├── PermanentError                       raised by a handler: never try again
 └── StorageError
     ├── StorageUnavailable (ConnectionError)   may be repeated; the effect is unknown
+    ├── StorageDenied                    the server refused the login or the command
     ├── StorageFull                      nothing was written
     ├── StorageClosed                    used before `open` or after `close`
     ├── QueueBusy                        jobs are running
@@ -160,6 +161,10 @@ class StorageError(TorilError):
 
 class StorageUnavailable(StorageError, ConnectionError):
     """The storage did not answer; whether the call took effect is unknown. Repeating is safe."""
+
+
+class StorageDenied(StorageError):
+    """The server refused the login or the command; nothing was done. Mend user, password or ACL."""
 
 
 class StorageFull(StorageError):

@@ -26,6 +26,7 @@ class Hooks:
 
     def __init__(self, report: Callable[[str, BaseException], None]) -> None:
         self._report = report
+        self.patience_s = 5.0
         self._hooks: dict[str, list[Hook]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -69,7 +70,13 @@ class Hooks:
         if kind != "error":
             self.emit("error", error)
 
-    async def drain(self) -> None:
-        """Wait for the hooks that still run."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+    async def drain(self, seconds: float = 5.0) -> None:
+        """Wait for the hooks that still run; cancel those that take longer than `seconds`."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while self._tasks and (left := end - loop.time()) > 0:  # a hook may start another one
+            await asyncio.wait(self._tasks, timeout=left)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=0)

@@ -5,15 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from toril.errors import InvalidOption
 from toril.ids import check_name
 from toril.outcome import Failure
 from toril.retry import Backoff, Seconds, to_ms, to_seconds
 
-In = TypeVar("In")
-Out = TypeVar("Out")
+if TYPE_CHECKING:
+    # Known to type checkers without being installed; `Queue("x")` is a `Queue[Any, Any]`.
+    from typing_extensions import TypeVar
+
+    In = TypeVar("In", default=Any)
+    Out = TypeVar("Out", default=Any)
+else:
+    from typing import TypeVar
+
+    In = TypeVar("In")
+    Out = TypeVar("Out")
 
 
 class State(StrEnum):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Generic, Literal, Self, Unpack, cast
+from typing import Any, Final, Generic, Literal, Self, Unpack, cast
 
 from toril.clock import Clock, SystemClock, wait_future
 from toril.engine.execute import Handler
@@ -62,7 +62,8 @@ class CancelResult:
     status: Cancellation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots: NewJob[Mail](…) of a frozen, slotted class is a TypeError in Python.
+@dataclass(frozen=True, kw_only=True)
 class NewJob(Generic[In]):
     """A named job for `add_bulk`."""
 
@@ -93,12 +94,12 @@ class Queue(TendedQueue[In, Out]):
         options = JobOptions() if defaults is None else defaults
         if not isinstance(options, JobOptions):
             raise InvalidOption(f"defaults={defaults!r}: give JobOptions(…)")
-        plain = JsonSerde(max_bytes=max(options.size_limit, MAX_BYTES))
+        plain: JsonSerde[Any] = JsonSerde(max_bytes=max(options.size_limit, MAX_BYTES))
         super().__init__(
             check_name("queue", name),
             _find_storage(name, storage),
-            serde or cast("Serde[In]", plain),
-            result_serde or cast("Serde[Out]", plain),
+            serde or plain,
+            result_serde or plain,
             options,
         )
         self.clock: Clock = clock or getattr(self.storage, "clock", None) or SystemClock()
@@ -248,7 +249,9 @@ class Queue(TendedQueue[In, Out]):
 
     def _add_spec(self, new: NewJob[In]) -> JobSpec:
         job_id = ulid() if new.id is None else check_name("job", new.id)
-        options = new.options or self.defaults
+        options = self.defaults if new.options is None else new.options
+        if not isinstance(options, JobOptions):
+            raise InvalidOption(f"options={printable(options, 60)}: give JobOptions(…)")
         terms = self._terms_for_add if new.options is None else self._terms(options, None)
         return JobSpec(
             id=job_id,

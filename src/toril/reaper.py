@@ -10,7 +10,7 @@ from typing import Self
 from toril.clock import Clock, SystemClock
 from toril.engine.journal import Journal, Logger
 from toril.engine.reap import ReapLoop
-from toril.errors import InvalidOption
+from toril.errors import InvalidOption, StorageError
 from toril.hooks import H, HookKind, Hooks
 from toril.ids import check_name, worker_id
 from toril.metrics import MetricsCollector, NoMetrics
@@ -46,7 +46,7 @@ class Reaper:
         self._max_stalls = whole("max_stalls", max_stalls, 0)
         self._logger = logger
         self._metrics: MetricsCollector = metrics or NoMetrics()
-        self._clock = clock or SystemClock()
+        self._clock: Clock = clock or getattr(self.storage, "clock", None) or SystemClock()
         self.id = worker_id()
         self.hooks = Hooks(Journal(logger, "", self.id).trouble)
         self._background: asyncio.Task[None] | None = None
@@ -62,12 +62,22 @@ class Reaper:
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    for queue in set(self._queues or await self.storage.queues()) - watched:
+                    for queue in set(self._queues or await self._discover()) - watched:
                         watched.add(queue)
                         group.create_task(self._loop(queue).run())
                     await self._clock.sleep(self._interval_ms / 1000)
         finally:
             await self.storage.close()
+
+    async def _discover(self) -> Sequence[str]:
+        """Name the queues there are; an outage is reported and waited out."""
+        try:
+            return await self.storage.queues()
+        except StorageError as error:
+            journal = Journal(self._logger, "", self.id)
+            journal.trouble("could not look for queues, trying again", error)
+            self.hooks.emit("error", error)
+            return ()
 
     def _loop(self, queue: str) -> ReapLoop:
         return ReapLoop(
@@ -79,6 +89,7 @@ class Reaper:
             journal=Journal(self._logger, queue, self.id),
             metrics=self._metrics,
             stalled=lambda job_id, _doomed: self.hooks.emit("stalled", job_id),
+            failed=lambda error: self.hooks.emit("error", error),
         )
 
     async def __aenter__(self) -> Self:

@@ -12,12 +12,19 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from typing import Final, NoReturn, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, cast
 
 from toril.errors import InvalidPayload, MissingExtra, SerdeError
 from toril.text import printable, type_name
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 K = TypeVar("K")
 
 MAX_BYTES: Final = 10 * 1024 * 1024
@@ -51,19 +58,22 @@ def check_size(what: str, size: int, limit: int) -> None:
         )
 
 
-class JsonSerde:
-    """JSON that JavaScript and Lua read without loss: the default."""
+class JsonSerde(Generic[T]):
+    """JSON that JavaScript and Lua read without loss: the default.
+
+    The type is the caller's word; nothing is converted.
+    """
 
     format = "json"
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self.max_bytes = max_bytes
 
-    def dumps(self, value: object) -> bytes:
+    def dumps(self, value: T) -> bytes:
         """Encode compactly as UTF-8, or raise InvalidPayload with the path to the culprit."""
         return encode_json(value, max_values=self.max_bytes)
 
-    def loads(self, payload: bytes) -> object:
+    def loads(self, payload: bytes) -> T:
         """Decode, or raise SerdeError; the message never quotes the payload."""
         _check_length(payload, self.max_bytes)
         _check_json_depth(payload)
@@ -85,10 +95,10 @@ class JsonSerde:
             raise SerdeError("payload holds an integer with too many digits") from None
         except RecursionError:
             raise SerdeError("no stack left to decode the payload; call from less deep") from None
-        return value
+        return cast("T", value)
 
 
-class MsgpackSerde:
+class MsgpackSerde(Generic[T]):
     """MessagePack: smaller, and bytes are allowed. Needs the msgpack package."""
 
     format = "msgpack"
@@ -105,7 +115,7 @@ class MsgpackSerde:
         self._unpack = cast("Callable[..., object]", msgpack.unpackb)
         self._ext_type = cast("type", msgpack.ExtType)
 
-    def dumps(self, value: object) -> bytes:
+    def dumps(self, value: T) -> bytes:
         """Encode, or raise InvalidPayload with the path to the culprit."""
         # ExtType is a tuple, and would pass for a list.
         _walk(value, _msgpack_scalar, _msgpack_scalar, self.max_bytes, self._ext_type)
@@ -114,12 +124,15 @@ class MsgpackSerde:
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise _encoder_fault(error) from None
 
-    def loads(self, payload: bytes) -> object:
+    def loads(self, payload: bytes) -> T:
         """Decode, or raise SerdeError; the message never quotes the payload."""
         _check_length(payload, self.max_bytes)
         _scan_msgpack(payload)
         try:
-            return self._unpack(payload, raw=False, strict_map_key=False, object_pairs_hook=_unique)
+            value = self._unpack(
+                payload, raw=False, strict_map_key=False, object_pairs_hook=_unique
+            )
+            return cast("T", value)
         except SerdeError:
             raise
         except UnicodeDecodeError:

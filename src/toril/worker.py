@@ -25,7 +25,7 @@ from toril.errors import InvalidOption, StorageError, TorilError
 from toril.hooks import H, HookKind, Hooks
 from toril.job import In, Out
 from toril.metrics import MetricsCollector, NoMetrics
-from toril.outcome import Answer, AnswerKind, Outcome
+from toril.outcome import Answer, AnswerKind, Completed, Outcome
 from toril.retry import to_ms, to_seconds
 from toril.storage.protocol import Batch, Feature
 from toril.worker_options import WorkerOptions, WorkerOverrides
@@ -100,13 +100,15 @@ class Worker(Generic[In, Out]):
         """
         if self._crew is not None:
             raise TorilError(f"{self!r} is running already")
-        await self.queue.storage.open()
+        self._crew = _Crew(self, self._handlers, self._journal, self._metrics)
         try:
-            self._crew = _Crew(self, self._handlers, self._journal, self._metrics)
-            await self._crew.run()
+            if await self._crew.open():
+                try:
+                    await self._crew.run()
+                finally:
+                    await self.queue.storage.close()
         finally:
             self._crew = None
-            await self.queue.storage.close()
 
     async def start(self) -> None:
         """Work in the background until `stop`."""
@@ -196,6 +198,7 @@ class _Crew(Generic[In, Out]):
             lease_ms=options.lease_ms,
             block_ms=to_ms(to_seconds("block_timeout", options.block_timeout)),
             rate=None if options.limiter is None else options.limiter.rate(),
+            worker_name=options.name,
             deliver=self._deliver,
         )
         self._settler: Settler[In] = Settler(
@@ -214,6 +217,7 @@ class _Crew(Generic[In, Out]):
             storage=storage,
             loop=asyncio.get_running_loop(),
             thread=threading.get_ident(),
+            attempts=options.attempts,
         )
         self._executor: Executor[In, Out] = Executor(
             handlers=handlers,
@@ -225,6 +229,7 @@ class _Crew(Generic[In, Out]):
             clock=clock,
             journal=journal,
             finish=self._finish,
+            result_limit=queue.defaults.size_limit,
         )
         self._heart: Heart[In] = Heart(
             storage=storage,
@@ -247,6 +252,7 @@ class _Crew(Generic[In, Out]):
             journal=journal,
             metrics=metrics,
             stalled=lambda job_id, _doomed: self._hooks.emit("stalled", job_id),
+            failed=lambda error: self._hooks.emit("error", error),
         )
 
     @property
@@ -259,6 +265,20 @@ class _Crew(Generic[In, Out]):
         """Ask for an orderly end."""
         if not self._stopping.done():
             self._stopping.set_result(grace_s)
+
+    async def open(self) -> bool:
+        """Open the storage, however long it stays away; False if stopped before."""
+        opening = asyncio.ensure_future(self._outage.insist(self._storage.open))
+        either: list[asyncio.Future[None] | asyncio.Future[float]] = [opening, self._stopping]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not opening.done():
+                opening.cancel()
+        if opening.done() and not opening.cancelled():
+            opening.result()
+            return True
+        return False
 
     async def run(self) -> None:
         """Do all duties until asked to stop, then end them in order."""
@@ -352,10 +372,13 @@ class _Crew(Generic[In, Out]):
             self._settler.add(run, outcome)
 
     def _settled(self, run: Run[In], outcome: Outcome, answer: Answer, repeated: bool) -> None:
-        if answer.kind is AnswerKind.REFUSED:
-            self._settler.add(run, self._executor.refused(run, answer.reason))
-        else:
+        if answer.kind is not AnswerKind.REFUSED:
             self._reporter.settled(run, outcome, answer, repeated)
+        elif isinstance(outcome, Completed):
+            self._settler.add(run, self._executor.refused(run, answer.reason))
+        else:  # nothing is left to say; the lease will lapse
+            self.hand.remove(run)
+            self._reporter.lost(run, f"the storage refused its end: {answer.reason}")
 
     def _lost(self, run: Run[In]) -> None:
         if run.context.lost:

@@ -418,7 +418,7 @@ def a_job_may_stall_for_ever(
     "only_one_caller_reaps_per_interval_and_the_others_learn_when",
 )
 def every_caller_reaps(self: MemoryQueue, max_stalls: int, interval_ms: int, now: int) -> Reaped:
-    self._reap_at_ms = 0
+    self._reaped_ms = None
     return _reap(self, max_stalls, interval_ms, now)
 
 

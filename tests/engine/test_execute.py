@@ -277,3 +277,82 @@ async def test_a_plain_handler_reports_progress_by_a_blocking_call(stage: Stage)
     job = await stage.queue.get_job("j")
     assert job is not None
     assert job.progress == 10
+
+
+async def test_ten_workers_share_a_hundred_jobs_and_run_each_once(stage: Stage) -> None:
+    runs: list[str] = []
+
+    async def handler(job: Ctx) -> object:
+        runs.append(job.id)
+        await asyncio.sleep(0)
+        return job.worker_id
+
+    ids = [f"j{number}" for number in range(100)]
+    for job_id in ids:
+        await stage.queue.enqueue(job_id, None)
+    workers = [Worker(stage.queue, handler, concurrency=3) for _ in range(10)]
+    for worker in workers:
+        await worker.start()
+    await stage.clock.settle(300)
+    for worker in workers:
+        await worker.stop()
+    assert sorted(runs) == sorted(ids)
+    assert (await stage.queue.get_job_counts()).completed == 100
+
+
+async def test_a_thread_that_outlives_its_run_keeps_its_place(stage: Stage) -> None:
+    """The jobs behind it must not be claimed into a pool that cannot run them."""
+    release = threading.Event()
+    ran: list[str] = []
+
+    def handler(job: Ctx) -> object:
+        ran.append(job.id)
+        if job.id == "stuck":
+            release.wait(10)
+        return None
+
+    await stage.queue.enqueue("stuck", None, timeout=1, attempts=1)
+    for number in range(4):
+        await stage.queue.enqueue(f"j{number}", None, timeout=1, attempts=1)
+    worker = Worker(stage.queue, handler)
+    async with worker:
+        await stage.advance(30)
+        assert await stage.state("stuck") is State.FAILED
+        assert (await stage.queue.get_job_counts()).waiting == 4
+        release.set()
+        done = asyncio.Event()
+        worker.on("completed")(lambda job, _result: done.set() if job.id == "j3" else None)
+        await done.wait()
+    assert ran == ["stuck", "j0", "j1", "j2", "j3"]
+
+
+async def test_a_postponed_job_has_started_and_does_not_expire(stage: Stage) -> None:
+    from toril import Postpone
+
+    async def handler(job: Ctx) -> object:
+        if stage.clock.monotonic() < 20:
+            raise Postpone(20)
+        return "done"
+
+    await stage.queue.enqueue("j", None, expires_in=10)
+    async with Worker(stage.queue, handler):
+        await stage.advance(30)
+    assert await stage.queue.get_result("j") == "done"
+
+
+async def test_the_workers_attempts_are_what_the_handler_sees(stage: Stage) -> None:
+    async def handler(job: Ctx) -> object:
+        return job.max_attempts
+
+    async with Worker(stage.queue, handler, attempts=2):
+        assert await stage.queue.enqueue_and_wait("j", None, attempts=5) == 2
+
+
+async def test_a_workers_name_is_seen_by_the_queue(stage: Stage) -> None:
+    async def handler(_job: Ctx) -> object:
+        return None
+
+    async with Worker(stage.queue, handler, name="mailer", worker_id="w-1"):
+        await stage.clock.settle()
+        (worker,) = await stage.queue.get_workers()
+        assert (worker.id, worker.name) == ("w-1", "mailer")

@@ -167,6 +167,7 @@ async def test_whoever_finds_the_guard_set_comes_back_when_it_ends(stage: Stage)
         journal=Journal(None, "stage", "w"),
         metrics=NoMetrics(),
         stalled=lambda _job, _doomed: found.append(stage.clock.monotonic()),
+        failed=lambda _error: None,
     )
     task = asyncio.create_task(loop.run())
     await stage.advance(20)

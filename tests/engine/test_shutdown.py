@@ -225,3 +225,70 @@ async def test_the_queues_own_worker_stops_with_it(stage: Stage) -> None:
     async with stage.queue:
         await stage.queue.enqueue_and_wait("j", None)
     assert gate.ended == ["j"]
+
+
+async def test_what_a_left_behind_handler_returns_later_is_dropped(stage: Stage) -> None:
+    release = asyncio.Event()
+
+    async def stubborn(_job: Ctx) -> object:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "too late"
+
+    await stage.queue.enqueue("j", None)
+    worker = Worker(stage.queue, stubborn, shutdown_timeout=0)
+    await worker.start()
+    await stage.clock.settle()
+    stopping = asyncio.create_task(worker.stop())
+    await stage.advance(5)
+    await stopping
+    await stage.queue.stop()
+    release.set()
+    await stage.clock.settle()
+    assert await stage.queue.get_result("j") is None
+
+
+async def test_a_hook_that_hangs_does_not_keep_the_worker_from_stopping(stage: Stage) -> None:
+    async def handler(_job: Ctx) -> object:
+        return None
+
+    worker = Worker(stage.queue, handler)
+    worker.hooks.patience_s = 0.01
+
+    @worker.on("completed")
+    async def hang(_job: Ctx, _result: object) -> None:
+        await asyncio.Event().wait()
+
+    async with worker:
+        await stage.queue.enqueue_and_wait("j", None)
+
+
+async def test_a_worker_waits_for_a_storage_that_is_not_there_yet() -> None:
+    class Absent(MemoryStorage):
+        tries = 0
+
+        async def open(self) -> None:
+            self.tries += 1
+            if self.tries <= 3:
+                raise StorageUnavailable("connection refused")
+            await super().open()
+
+    clock = ManualClock()
+    storage = Absent(clock=clock)
+    queue: Queue[object, object] = Queue("absent", storage)
+    worker = Worker(queue, Gate())
+    await worker.start()
+    await clock.advance(0.05)
+    states = [worker.state]
+    await clock.advance(5)
+    states.append(worker.state)
+    assert states == [WorkerState.DISCONNECTED, WorkerState.RUNNING]
+    await worker.stop()
+    storage.tries = 0
+    await worker.start()
+    await clock.settle()
+    await worker.stop()  # also while it still waits
+    assert worker.state is WorkerState.STOPPED

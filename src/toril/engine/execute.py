@@ -36,8 +36,6 @@ from toril.text import describe_error, suggest
 Handler = Callable[[JobContext[In]], Awaitable[Out] | Out]
 Finish = Callable[[Run[In], Outcome], None]
 
-RESULT_LIMIT = 10 * 1024 * 1024
-
 
 class Handlers(Generic[In, Out]):
     """One handler for all jobs, or one per job name."""
@@ -92,6 +90,7 @@ class Executor(Generic[In, Out]):
         clock: Clock,
         journal: Journal,
         finish: Finish[In],
+        result_limit: int,
     ) -> None:
         self._handlers = handlers
         self._hand = hand
@@ -102,6 +101,7 @@ class Executor(Generic[In, Out]):
         self._clock = clock
         self._journal = journal
         self._finish = finish
+        self._result_limit = result_limit
         self._deadlines = Deadlines(clock, self._time_out)
         self._threads: ThreadPoolExecutor | None = None
         self._context = copy_context()
@@ -159,7 +159,7 @@ class Executor(Generic[In, Out]):
         if claimed.doom is not None:
             return Failed(lease=claimed.lease, failure=claimed.doom)
         late = terms.expires_ms is not None and claimed.age_ms > terms.expires_ms
-        if late and not claimed.attempts_made:
+        if late and claimed.started == 1:
             reason = f"not started within expires_in={(terms.expires_ms or 0) / 1000:g} s"
             failure = Failure(kind="JobExpired", reason=reason)
             return Failed(lease=claimed.lease, failure=failure)
@@ -206,7 +206,7 @@ class Executor(Generic[In, Out]):
             payload = self._result_serde.dumps(value)
         except InvalidPayload as error:
             raise InvalidPayload(f"{subject}: {error}", path=error.path) from error
-        check_size(subject, len(payload), RESULT_LIMIT)
+        check_size(subject, len(payload), self._result_limit)
         run.result = value
         return payload
 

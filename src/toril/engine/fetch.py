@@ -30,6 +30,7 @@ class Fetcher(Generic[In]):
         lease_ms: int,
         block_ms: int,
         rate: Rate | None,
+        worker_name: str | None,
         deliver: Callable[[Batch], None],
     ) -> None:
         self._storage = storage
@@ -41,6 +42,7 @@ class Fetcher(Generic[In]):
         self._lease_ms = lease_ms
         self._block_ms = block_ms
         self._rate = rate
+        self._worker_name = worker_name
         self._deliver = deliver
         self._limited_until = 0.0
         self._nap: asyncio.Task[None] | None = None
@@ -72,6 +74,7 @@ class Fetcher(Generic[In]):
             count=count,
             lease_ms=self._lease_ms,
             rate=self._rate,
+            worker_name=self._worker_name,
         )
 
     def note_limit(self, batch: Batch) -> None:

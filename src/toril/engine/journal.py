@@ -95,7 +95,8 @@ class Journal:
         if not self._logger.isEnabledFor(logging.ERROR):
             return
         text = printable(failure)
-        last = f" after {claimed.lease.attempt} attempts" if exhausted else ""
+        tries = claimed.lease.attempt
+        last = f" after {tries} attempt{'s' * (tries > 1)}" if exhausted else ""
         self._job(
             logging.ERROR,
             "failed",
@@ -200,4 +201,5 @@ class Journal:
 
     def worker(self, event: str, message: str, level: int = logging.INFO) -> None:
         """The worker itself changes its state."""
-        self._write(level, event, printable(message, 500))
+        if self._logger.isEnabledFor(level):
+            self._write(level, event, printable(message, 500))

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from toril.clock import Clock
 from toril.engine.journal import Journal
-from toril.errors import StorageError
+from toril.errors import StorageClosed, StorageError
 from toril.metrics import MetricsCollector
 
 T = TypeVar("T")
@@ -52,6 +52,8 @@ class Outage:
         while True:
             try:
                 answer = await call()
+            except StorageClosed:
+                raise  # by ourselves; it will not open by waiting
             except StorageError as error:
                 self.failed(error)
                 if self._max_tries and self.tries > self._max_tries:

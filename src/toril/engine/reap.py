@@ -10,7 +10,8 @@ from typing import Final
 from toril.clock import Clock, wait_future
 from toril.engine.journal import Journal
 from toril.errors import StorageError
-from toril.metrics import MetricsCollector
+from toril.job import State
+from toril.metrics import MetricsCollector, NoMetrics
 from toril.storage.protocol import Storage
 
 _SPREAD: Final = 0.05
@@ -35,6 +36,7 @@ class ReapLoop:
         journal: Journal,
         metrics: MetricsCollector,
         stalled: Callable[[str, bool], None],
+        failed: Callable[[BaseException], None],
     ) -> None:
         self._storage = storage
         self._queue = queue
@@ -44,6 +46,7 @@ class ReapLoop:
         self._journal = journal
         self._metrics = metrics
         self._stalled = stalled
+        self._failed = failed
         self.skipped = 0
 
     async def run(self) -> None:
@@ -66,10 +69,23 @@ class ReapLoop:
             reaped = await self._storage.reap(self._queue, self._max_stalls, self._interval_ms)
         except StorageError as error:
             self._journal.trouble("could not look for stalled jobs, trying again", error)
+            self._failed(error)
             return self._interval_ms
+        await self._measure()
         for doomed, ids in ((False, reaped.stalled), (True, reaped.doomed)):
             for job_id in ids:
                 self._metrics.increment_stalled_jobs(self._queue)
                 self._journal.stalled(job_id, doomed)
                 self._stalled(job_id, doomed)
         return min(self._interval_ms, max(reaped.next_in_ms, 1))
+
+    async def _measure(self) -> None:
+        """Report how long the queue is, where somebody collects it."""
+        if isinstance(self._metrics, NoMetrics):
+            return
+        try:
+            counts = await self._storage.counts(self._queue)
+        except StorageError:
+            return  # the next pass measures again
+        for state in State:
+            self._metrics.set_queue_length(self._queue, state.value, counts.of(state))

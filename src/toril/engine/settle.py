@@ -47,9 +47,13 @@ class Settler(Generic[In]):
         self._pending: list[Entry[In]] = []
         self._flights: set[asyncio.Task[None]] = set()
         self._scheduled = False
+        self._closed = False
 
     def add(self, run: Run[In], outcome: Outcome) -> None:
         """Take an outcome; it is sent at the end of this turn of the loop."""
+        if self._closed:  # a handler that outlived its worker; the lease will lapse
+            self._hand.remove(run)
+            return
         self._pending.append((run, outcome))
         if not self._scheduled:
             self._scheduled = True
@@ -63,12 +67,12 @@ class Settler(Generic[In]):
             await asyncio.wait(self._flights)
 
     def abandon(self) -> int:
-        """Give up what is not settled; returns how many outcomes that is."""
+        """Give up what is not settled, now and later; returns how many runs that leaves."""
+        self._closed = True
         for flight in self._flights:
             flight.cancel()
-        left = len(self._pending) + len(self._hand.runs)
         self._pending.clear()
-        return left
+        return len(self._hand.runs)
 
     def _send(self) -> None:
         self._scheduled = False
@@ -87,7 +91,9 @@ class Settler(Generic[In]):
 
     async def _fly(self, group: Sequence[Entry[In]]) -> None:
         outcomes = [outcome for _, outcome in group]
-        refill = self._refill(len(group))
+        # Threads that outlive their runs may hold places these runs would free.
+        places = min(len(group), len(group) + self._hand.free)
+        refill = self._refill(places) if places > 0 else None
         calls = 0
 
         async def settle() -> Settlement:

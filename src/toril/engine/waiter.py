@@ -35,7 +35,8 @@ class Waiter:
         """Return the shared future of a job's ending; pair with `unwatch`."""
         self._watchers[job_id] = self._watchers.get(job_id, 0) + 1
         future = self._futures.get(job_id)
-        if future is None:
+        # A future that is done belongs to an earlier run of the id.
+        if future is None or future.done():
             loop = asyncio.get_running_loop()
             future = self._futures[job_id] = loop.create_future()
             if not self._new:

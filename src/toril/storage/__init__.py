@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import weakref
-from importlib.metadata import entry_points
 from typing import Final
 
 from toril.errors import InvalidOption
@@ -36,6 +35,9 @@ def open_storage(url: str) -> Storage:
         raise InvalidOption(f"storage {_safe(url)!r} is not a URL; try 'memory:'")
     if scheme == "memory":
         return _open_memory(rest)
+    # Only strangers pay for this import: it is a fifth of `import toril`.
+    from importlib.metadata import entry_points
+
     registered = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if scheme in registered:
         storage: Storage = registered[scheme].load()(url)

@@ -83,10 +83,10 @@ class MemoryQueue:
         self._expiring: list[tuple[int, int, Entry]] = []
         self._expiry_tickets = 0
         self._ghosts: OrderedDict[str, tuple[int, Ending]] = OrderedDict()
-        self._workers: dict[str, int] = {}
+        self._workers: dict[str, tuple[int, str | None]] = {}
         self._window_end_ms = 0
         self._window_used = 0
-        self._reap_at_ms = 0
+        self._reaped_ms: int | None = None
 
     # -- produce ---------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class MemoryQueue:
                 there.reply |= spec.reply
                 self._tell(EventKind.DUPLICATED, there, now)
                 return Receipt(id=spec.id, created=False, state=there.state)
-        refusal = self._check_dedup(spec, now)
+        refusal = self._check_dedup(spec, now, heir=there is not None)
         if refusal is not None:
             return refusal
         if there is not None:
@@ -112,19 +112,20 @@ class MemoryQueue:
         self._ghosts.pop(spec.id, None)
         entry = Entry(spec, now)
         self.jobs[spec.id] = entry
-        if spec.terms.dedup is not None:
-            ttl = spec.terms.dedup.ttl_ms
-            until = None if ttl is None else now + ttl
-            self._holds[spec.terms.dedup.key] = _Hold(spec.id, until)
+        self._take_key(spec, now)
         self._tell(EventKind.ADDED, entry, now)
         self._line_up(entry, now, spec.terms.delay_ms, front=spec.terms.lifo)
         return Receipt(id=spec.id, created=True, state=entry.state)
 
-    def _check_dedup(self, spec: JobSpec, now: int) -> Receipt | None:
-        """Answer for the holder of the key, or make room and answer None."""
+    def _check_dedup(self, spec: JobSpec, now: int, *, heir: bool) -> Receipt | None:
+        """Answer for the holder of the key, or make room and answer None.
+
+        An heir replaces the failed job of its id, whose key is not in its way.
+        """
         dedup = spec.terms.dedup
         hold = None if dedup is None else self._holds.get(dedup.key)
-        if dedup is None or hold is None or (hold.until_ms is not None and hold.until_ms <= now):
+        own = spec.id if heir else None
+        if dedup is None or hold is None or not self._holds_still(hold, own, now):
             return None
         holder = self.find(hold.job_id, now)
         replaceable = holder is not None and holder.state is State.DELAYED
@@ -141,6 +142,17 @@ class MemoryQueue:
             holder.reply |= spec.reply
         state = None if holder is None else holder.state
         return Receipt(id=hold.job_id, created=False, state=state, deduplicated=True)
+
+    @staticmethod
+    def _holds_still(hold: _Hold, own: str | None, now: int) -> bool:
+        """Whether a key is in the way of a job; one held by the job `own` is not."""
+        return hold.job_id != own and (hold.until_ms is None or hold.until_ms > now)
+
+    def _take_key(self, spec: JobSpec, now: int) -> None:
+        dedup = spec.terms.dedup
+        if dedup is not None:
+            until = None if dedup.ttl_ms is None else now + dedup.ttl_ms
+            self._holds[dedup.key] = _Hold(spec.id, until)
 
     def cancel(self, job_id: str, running: bool, now: int) -> Cancellation:
         """Delete a job that has not started, or ask its owner."""
@@ -194,6 +206,7 @@ class MemoryQueue:
         """Tell how a job ended; None while it lives."""
         entry = self.find(job_id, now)
         if entry is not None:
+            entry.reply = True  # somebody waits for it
             return entry.ending()
         ghost = self._ghosts.get(job_id)
         if ghost is not None and ghost[0] > now:
@@ -204,7 +217,7 @@ class MemoryQueue:
 
     def claim(self, claim: Claim, now: int) -> Batch:
         """Grant again what the token holds, then jobs from the line."""
-        self._workers[claim.worker_id] = now
+        self._workers[claim.worker_id] = (now, claim.worker_name)
         self._promote_due(now)
         jobs = [
             self._grant_again(entry, claim, now)
@@ -290,6 +303,7 @@ class MemoryQueue:
             lease=lease,
             created_ms=entry.created_ms,
             age_ms=now - entry.created_ms,
+            started=entry.started,
             attempts_made=entry.made,
             stalls=entry.stalls,
         )
@@ -304,7 +318,8 @@ class MemoryQueue:
                 lost.append(lease)
                 continue
             entry.lease_until_ms = now + lease_ms
-            self._workers[entry.worker_id or ""] = now
+            worker = entry.worker_id or ""
+            self._workers[worker] = (now, self._workers.get(worker, (now, None))[1])
             if entry.cancel_requested:
                 cancelled.append(lease)
         return Renewal(lost=lost, cancelled=cancelled)
@@ -389,9 +404,9 @@ class MemoryQueue:
 
     def reap(self, max_stalls: int, interval_ms: int, now: int) -> Reaped:
         """Put jobs with lapsed leases back in front; fail those that stall too often."""
-        if now < self._reap_at_ms:
-            return Reaped(next_in_ms=self._reap_at_ms - now)
-        self._reap_at_ms = now + interval_ms
+        if self._reaped_ms is not None and now < self._reaped_ms + interval_ms:
+            return Reaped(next_in_ms=self._reaped_ms + interval_ms - now)
+        self._reaped_ms = now
         self.sweep(now, limit=None)
         lapsed = [entry for entry in self._active.values() if entry.lease_until_ms <= now]
         stalled: list[str] = []
@@ -601,6 +616,11 @@ class MemoryQueue:
         entry = self.find(job_id, now)
         if entry is None or entry.state not in FINISHED:
             return False
+        dedup = entry.spec.terms.dedup
+        hold = None if dedup is None else self._holds.get(dedup.key)
+        if hold is not None and self._holds_still(hold, job_id, now):
+            return False
+        self._take_key(entry.spec, now)
         prev = entry.state
         del self._finished[prev][job_id]
         entry.expires_ms = None
@@ -653,11 +673,13 @@ class MemoryQueue:
         for entry in self._active.values():
             active[entry.worker_id] = active.get(entry.worker_id, 0) + 1
         self._workers = {
-            worker: seen for worker, seen in self._workers.items() if now - seen < WORKER_SEEN_MS
+            worker: (seen, name)
+            for worker, (seen, name) in self._workers.items()
+            if now - seen < WORKER_SEEN_MS
         }
         return [
-            WorkerInfo(id=worker, seen_ms_ago=now - seen, active=active.get(worker, 0))
-            for worker, seen in self._workers.items()
+            WorkerInfo(id=worker, name=name, seen_ms_ago=now - seen, active=active.get(worker, 0))
+            for worker, (seen, name) in self._workers.items()
         ]
 
     def pause(self, paused: bool, now: int) -> None:

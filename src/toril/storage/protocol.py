@@ -91,7 +91,11 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """At most `max` starts in any window of `duration_ms`, over all workers of the queue."""
+    """At most `max` starts per window of `duration_ms`, over all workers of the queue.
+
+    A window opens with its first start, so two neighbouring ones may touch: up to twice `max`
+    around their border.
+    """
 
     max: int
     duration_ms: int
@@ -111,13 +115,15 @@ class Claim:
     count: int
     lease_ms: int
     rate: Rate | None = None
+    worker_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
     """A job in hand.
 
-    `age_ms` is the time since it was added. `doom` is set when the job must be failed without
+    `age_ms` is the time since it was added, `started` how often it was handed out, this time
+    included. `doom` is set when the job must be failed without
     being run, with that failure. `lease.token` may differ from the claim's.
     """
 
@@ -125,6 +131,7 @@ class Claimed:
     lease: Lease
     created_ms: int
     age_ms: int
+    started: int = 1
     attempts_made: int = 0
     stalls: int = 0
     doom: Failure | None = None
@@ -212,6 +219,7 @@ class WorkerInfo:
     """A worker seen lately on a queue."""
 
     id: str
+    name: str | None = None
     seen_ms_ago: int
     active: int
 
@@ -264,8 +272,8 @@ class Storage(Protocol):
     async def finished(self, queue: str, ids: Sequence[str], block_ms: int) -> Sequence[Ending]:
         """Return the endings known now, or wait for the first one; () when the time is up.
 
-        A job handed in with `reply` has its ending kept for at least a minute even if its
-        record is not. Calls may overlap.
+        A job handed in with `reply` has its ending kept for a minute even if the job asked not
+        to be kept (within its result ttl, if it has one). Calls may overlap.
         """
         ...
 
@@ -399,7 +407,10 @@ class Edits(Protocol):
     async def revive(
         self, queue: str, ids: Sequence[str], reset_attempts: bool = True
     ) -> Sequence[bool]:
-        """Put finished jobs back in line, respecting their priority."""
+        """Put finished jobs back in line, respecting their priority.
+
+        False too if another job holds the dedup key now.
+        """
         ...
 
 

@@ -1,0 +1,85 @@
+"""Run every example as its reader would, and look at what it prints."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+EXAMPLES: Final = Path(__file__).resolve().parents[2] / "examples"
+
+EXPECTED: Final = {
+    "cached_result": ["answer: 144", "runs: 1", "handed in again: completed 144"],
+    "cancel": ["next: cancelled", "long: requested", "told: job 'long' was cancelled"],
+    "consumer_only": ["worker-1 sent welcome-ada to ada@example.com", "sent: 3"],
+    "errors": [
+        "failed: KeyError: 'weight'",
+        "dead letter: order-1 {'item': 7}",
+        "late, and still active",
+        "a duplicate is no error: duplicate active",
+    ],
+    "graceful_shutdown": [
+        "short: completed, attempts counted: 1",
+        "long: waiting, attempts counted: 0",
+        "later: waiting, attempts counted: 0",
+    ],
+    "msgpack_serde": ["same after a round trip: True"],
+    "named_handlers": [
+        "scan: bull.png is clean",
+        "resize: bull.png is small, made in a thread: True",
+    ],
+    "producer_only": ["first: queued", "again: duplicate of a job that is waiting"],
+    "progress_and_events": ["progress  paella {'done': 2, 'of': 2}", "result: served"],
+    "request_response": ["at once: 100 all right: True"],
+    "retries_and_backoff": [
+        "flaky: done in attempt 3 of 5",
+        "busy: done in attempt 2 of 5",
+        "closed: done in attempt 1 of 5",
+        "unwanted: failed at once, Reject: nobody wants this",
+    ],
+    "testing_on_memory": [
+        "passed: test_a_reminder_is_sent_after_an_hour_and_once",
+        "passed: test_a_reminder_survives_an_outage",
+    ],
+}
+
+
+def run(name: str, directory: Path) -> list[str]:
+    """Run one example, away from the repository; return the lines it printed."""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", str(EXAMPLES / f"{name}.py")],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_every_example_is_run_here() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*EXPECTED, "demo"}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_an_example_works_and_says_so(name: str, tmp_path: Path) -> None:
+    lines = run(name, tmp_path)
+    assert [line for line in EXPECTED[name] if line not in lines] == [], lines
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_an_example_is_under_fifty_lines(name: str) -> None:
+    assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 50
+
+
+def test_the_demo_adds_up_and_stays_quiet_without_a_terminal(tmp_path: Path) -> None:
+    lines = run("demo", tmp_path)
+    assert [line for line in lines if line.startswith("BAD")] == []
+    assert len([line for line in lines if line.startswith("ok ")]) == 6
+    assert 1 <= len([line for line in lines if line.startswith("[")]) <= 10
+    assert not any("\r" in line for line in lines)
