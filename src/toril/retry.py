@@ -27,6 +27,7 @@ Seconds = float | timedelta
 """A public duration: seconds, or a `timedelta`."""
 
 HOUR: Final = 3600.0
+LONGEST: Final = 100 * 366 * 24 * HOUR
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -48,6 +49,8 @@ def to_seconds(what: str, value: object, *, least: float = 0.0, above: bool = Fa
         )
     if not seconds < float("inf"):  # NaN compares false too
         raise InvalidOption(f"{what}={value!r}: a duration must be finite")
+    if seconds > LONGEST:
+        raise InvalidOption(f"{what}={value!r}: longer than a hundred years; toril takes seconds")
     if seconds < least or (above and seconds == least):
         bound = "more than" if above else "at least"
         raise InvalidOption(f"{what}={value!r}: must be {bound} {least:g} s")
@@ -147,14 +150,14 @@ def _status_code(error: BaseException) -> int | None:
     return None
 
 
-def _known_category(error: BaseException) -> ErrorCategory | None:
+def _known_category(error: BaseException, depth: int = 8) -> ErrorCategory | None:
     match error:
         case TransientError():
             return ErrorCategory.TRANSIENT
         case PermanentError() | Reject() | SerdeError() | InvalidInput():
             return ErrorCategory.PERMANENT
         case BaseExceptionGroup():
-            found = {_known_category(inner) for inner in error.exceptions}
+            found = {_known_category(inner, depth) for inner in error.exceptions}
             if ErrorCategory.PERMANENT in found:
                 return ErrorCategory.PERMANENT
             return ErrorCategory.TRANSIENT if found == {ErrorCategory.TRANSIENT} else None
@@ -166,7 +169,9 @@ def _known_category(error: BaseException) -> ErrorCategory | None:
         return ErrorCategory.TRANSIENT
     if isinstance(error, OSError) and error.errno in _PASSING_ERRNO:
         return ErrorCategory.TRANSIENT
-    return None
+    # Libraries wrap: `raise ClientError from ConnectionResetError`.
+    cause = error.__cause__
+    return _known_category(cause, depth - 1) if cause is not None and depth else None
 
 
 def categorize_error(
@@ -184,13 +189,14 @@ class Backoff:
     """How long to wait before the next attempt.
 
     `fixed` waits `delay` each time, `exponential` doubles it each time. `jitter` spreads the
-    wait by that share to both sides; `max_delay` caps the outcome. A strategy of your own is
+    wait by that share to both sides; `max_delay` caps the outcome (default: an hour, or `delay`
+    if that is longer; the worker's `max_backoff` has the last word). A strategy of your own is
     named with `Backoff.custom("name")` and computed by the worker's `strategies={"name": …}`.
     """
 
     kind: str = "exponential"
     delay: Seconds = 1.0
-    max_delay: Seconds = HOUR
+    max_delay: Seconds | None = None
     jitter: float = 0.2
     is_custom: bool = False
 
@@ -201,7 +207,8 @@ class Backoff:
                 f"Backoff.custom({self.kind!r}).{suggest(str(self.kind), _KINDS)}"
             )
         delay = to_seconds("backoff delay", self.delay, above=not self.is_custom)
-        cap = to_seconds("backoff max_delay", self.max_delay, above=True)
+        given = max(HOUR, delay) if self.max_delay is None else self.max_delay
+        cap = to_seconds("backoff max_delay", given, above=True)
         if delay > cap:
             raise InvalidOption(f"backoff delay of {delay:g} s exceeds max_delay of {cap:g} s")
         if delay > HOUR:
@@ -217,7 +224,9 @@ class Backoff:
         object.__setattr__(self, "max_delay", cap)
 
     @classmethod
-    def custom(cls, name: str, delay: Seconds = 0.0, *, max_delay: Seconds = HOUR) -> Backoff:
+    def custom(
+        cls, name: str, delay: Seconds = 0.0, *, max_delay: Seconds | None = None
+    ) -> Backoff:
         """Name a strategy that the worker computes."""
         if not isinstance(name, str) or not name or name in _KINDS:
             raise InvalidOption(f"custom backoff {name!r}: give it a name of its own")

@@ -171,3 +171,14 @@ def test_a_thousand_failing_jobs_do_not_come_back_together(backoff: Backoff, att
     assert len(tenths) == 10
     assert max(tenths.values()) < 200  # 100 expected
     assert Counter(waits).most_common(1)[0][1] < 20  # no single millisecond stands out
+
+
+def test_a_delay_over_an_hour_raises_its_own_cap_and_warns() -> None:
+    with pytest.warns(TorilWarning, match="over one hour"):
+        backoff = Backoff("fixed", 7200)
+    assert backoff.max_delay_ms == 7_200_000
+
+
+def test_a_duration_of_centuries_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="hundred years"):
+        Backoff("fixed", 1e12)

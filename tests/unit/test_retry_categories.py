@@ -174,3 +174,12 @@ def test_a_group_is_as_bad_as_its_worst_member(
 ) -> None:
     for unknown in ErrorCategory:
         assert categorize_error(error, unknown=unknown) is (category or unknown)
+
+
+def test_a_wrapped_network_error_is_known_by_its_cause() -> None:
+    error = ValueError("client error")
+    error.__cause__ = ConnectionResetError()
+    assert categorize_error(error, unknown=ErrorCategory.PERMANENT) is ErrorCategory.TRANSIENT
+    loop = ValueError("its own cause")
+    loop.__cause__ = loop
+    assert categorize_error(loop, unknown=ErrorCategory.PERMANENT) is ErrorCategory.PERMANENT
