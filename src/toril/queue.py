@@ -76,7 +76,8 @@ class NewJob(Generic[In]):
 class Queue(TendedQueue[In, Out]):
     """A named queue on a storage.
 
-    `storage` is a URL, a `Storage`, or None for the environment's `TORIL_URL`. The queue opens
+    `storage` is a URL, a `Storage`, or None for the environment's `TORIL_URL`, else for a Valkey
+    server of this project's own, started when needed. The queue opens
     what it needs at first use; `async with` closes it again and runs the worker that `execute`
     set up. Several queues may share one `Storage`.
     """
@@ -97,7 +98,7 @@ class Queue(TendedQueue[In, Out]):
         plain: JsonSerde[Any] = JsonSerde(max_bytes=max(options.size_limit, MAX_BYTES))
         super().__init__(
             check_name("queue", name),
-            _find_storage(name, storage),
+            _find_storage(storage),
             serde or plain,
             result_serde or plain,
             options,
@@ -439,11 +440,9 @@ class Queue(TendedQueue[In, Out]):
         return register
 
 
-def _find_storage(queue: str, storage: Storage | str | None) -> Storage:
+def _find_storage(storage: Storage | str | None) -> Storage:
     if storage is None:
-        storage = os.environ.get("TORIL_URL")
-    if storage is None:
-        raise InvalidOption(f"queue {queue!r}: no storage; pass storage='memory:' or set TORIL_URL")
+        storage = os.environ.get("TORIL_URL") or "embedded:"
     if isinstance(storage, str):
         return open_storage(storage)
     if not callable(getattr(storage, "enqueue", None)):

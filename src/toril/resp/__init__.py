@@ -1,0 +1,1 @@
+"""Speak to Redis and Valkey: URLs, connections, scripts, cluster, a blocking twin."""

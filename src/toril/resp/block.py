@@ -1,0 +1,114 @@
+"""Wait on the server: blocking commands, each on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeAlias
+
+from toril.clock import Clock, wait_future
+from toril.resp.errand import Errand
+from toril.resp.lane import Lane
+from toril.resp.node import Node
+from toril.resp.replies import Lost, Reply, ServerSaid
+from toril.resp.wire import Answer, Wire, pack
+
+Orphan: TypeAlias = "Callable[[Reply], Awaitable[None]]"
+
+MARGIN_S: Final = 2.0
+"""What a blocking command may take beyond its own timeout."""
+_UNBLOCK_EVERY_S: Final = 0.05
+_LAST_WORDS_S: Final = 1.0
+
+
+class Blocker:
+    """Runs blocking commands, and tidies up behind those that are cancelled."""
+
+    def __init__(self, clock: Clock, command_timeout: float) -> None:
+        self._clock = clock
+        self._timeout = command_timeout
+        self._chores: set[asyncio.Task[None]] = set()
+
+    async def block(
+        self, errand: Errand, packed: bytes, timeout_s: float, orphan: Orphan | None
+    ) -> Reply:
+        """Send the command and wait for its reply; None when the connection broke meanwhile."""
+        while True:
+            try:
+                answer = await self._once(errand, packed, timeout_s, orphan)
+            except Lost as lost:
+                await errand.recover(lost)
+                continue
+            if isinstance(answer, Lost):
+                errand.check_open()
+                return None
+            if not isinstance(answer, ServerSaid):
+                return answer
+            await errand.recover(answer)
+
+    async def finish(self) -> None:
+        """Give cancelled commands a moment to be tidied up."""
+        if self._chores:
+            await asyncio.wait(self._chores, timeout=_LAST_WORDS_S)
+        for chore in self._chores:
+            chore.cancel()
+        if self._chores:
+            await asyncio.wait(self._chores)
+
+    async def _once(
+        self, errand: Errand, packed: bytes, timeout_s: float, orphan: Orphan | None
+    ) -> Answer:
+        node = errand.aim()
+        lane = node.lend()
+        try:
+            wire = await errand.enter(lane)
+        except BaseException:
+            node.give_back(lane)
+            raise
+        wire.allow(timeout_s + MARGIN_S)
+        sent = wire.send_all(errand.prefix(packed))
+        try:
+            answer = (await asyncio.shield(sent))[-1]
+        except asyncio.CancelledError:
+            # Also when the reply is there already: the caller will never see it.
+            self._start(self._unblock(node, lane, wire, sent, orphan))
+            raise
+        node.give_back(lane)
+        return answer
+
+    def _start(self, chore: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    async def _unblock(
+        self,
+        node: Node,
+        lane: Lane,
+        wire: Wire,
+        sent: asyncio.Future[list[Answer]],
+        orphan: Orphan | None,
+    ) -> None:
+        """End a command nobody waits for any more; hand what it brought to `orphan`."""
+        try:
+            if not await self._talk_out(node, wire, sent):
+                # Killed through the command connection, so that it takes nothing from others.
+                wire.break_off("cancelled while it blocked")
+            answer = sent.result()[-1]
+            # Blocking commands give nil or an empty list when they bring nothing.
+            if orphan is not None and answer and not isinstance(answer, ServerSaid | Lost):
+                await orphan(answer)
+        finally:
+            node.give_back(lane)
+
+    async def _talk_out(self, node: Node, wire: Wire, sent: asyncio.Future[list[Answer]]) -> bool:
+        """Ask the server to stop blocking until it did; tell whether the reply came."""
+        deadline = self._clock.monotonic() + self._timeout
+        while not sent.done() and wire.client_id and self._clock.monotonic() < deadline:
+            commands = node.commands.wire
+            if commands is None:
+                break
+            # The blocking command may still be on its way; then the server knows of no block.
+            commands.send(pack("CLIENT", "UNBLOCK", wire.client_id))
+            await wait_future(self._clock, sent, _UNBLOCK_EVERY_S)
+        return sent.done()

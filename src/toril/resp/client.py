@@ -1,0 +1,258 @@
+"""Talk to a server, a master behind sentinels or a cluster, through breaks and restarts.
+
+Every command given to a client must be safe to repeat: when a connection breaks, calls without
+a reply are sent again on the next one, after the old one was killed on the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hiredis import pack_command
+
+from toril.clock import Clock, SystemClock
+from toril.errors import InvalidOption, StorageClosed, StorageError, StorageUnavailable
+from toril.resp.block import Blocker, Orphan
+from toril.resp.cluster import Router, make_router
+from toril.resp.errand import Errand
+from toril.resp.greet import Settings, read_info, tls_context
+from toril.resp.lane import Lane
+from toril.resp.node import Durability, Node, durably
+from toril.resp.replies import (
+    Argument,
+    Lost,
+    Reply,
+    ServerSaid,
+    is_transaction,
+    shown,
+    trouble_in,
+    worth_repeating,
+)
+from toril.resp.script import Script, shas_of
+from toril.resp.sync import SyncClient
+from toril.resp.url import Address
+from toril.resp.wire import Answer, Wire, pack
+
+__all__ = ["Client", "Reply", "ServerInfo", "Settings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """What a server says of itself."""
+
+    name: str
+    version: tuple[int, ...]
+    maxmemory_policy: str
+    aof: bool
+    role: str
+    cluster: bool
+
+
+class Client:
+    """Sends commands to the server of an address; belongs to one event loop."""
+
+    def __init__(
+        self, address: Address, settings: Settings | None = None, clock: Clock | None = None
+    ) -> None:
+        if address.kind == "embedded":
+            raise InvalidOption(f"{address.safe}: start the embedded server, then use its socket")
+        self.address = address
+        self.settings = settings or Settings.of(address)
+        self._clock = clock or SystemClock()
+        self._durability = Durability(self.settings.durability, self.settings.command_timeout)
+        self._router: Router | None = None
+        self._lane: Lane | None = None
+        self._scripts: dict[str, Script] = {}
+        self._blocker = Blocker(self._clock, self.settings.command_timeout)
+
+    def __repr__(self) -> str:
+        return f"Client({self.address.safe!r})"
+
+    async def open(self) -> None:
+        """Connect, log in and check what was asked for; do nothing when open already."""
+        if self._router is not None:
+            return
+        loop = asyncio.get_running_loop()
+        context = await loop.run_in_executor(None, tls_context, self.address)
+        router = self._router = make_router(self.address, self.settings, self._clock, context)
+        try:
+            await self._meet(router)
+        except BaseException:
+            await self.close()
+            raise
+        if self.address.kind != "cluster":
+            self._lane = router.node("").commands
+
+    async def close(self) -> None:
+        """Close every connection; calls under way get StorageClosed. Never hangs."""
+        self._lane = None
+        router, self._router = self._router, None
+        if router is None:
+            return
+        await self._blocker.finish()
+        await router.close()
+
+    async def call(self, key: str, *args: Argument) -> Reply:
+        """Send one command; `key` only chooses the node of a cluster."""
+        packed = pack_command(args)  # type: ignore[arg-type]
+        lane = self._lane
+        if lane is None or (wire := lane.wire) is None:
+            return await self._insist(self._errand(key), packed)
+        answer = await wire.send(packed)
+        if not isinstance(answer, Exception):
+            return answer
+        return await self._insist(self._errand(key), packed, answer, wire)
+
+    async def run(self, script: Script, key: str, *args: Argument, durable: bool = False) -> Reply:
+        """Run a script with one key; a server that does not know it gets it first.
+
+        A durable run returns when the effect is as safe as `durability` asks.
+        """
+        sha = script.sha
+        if sha not in self._scripts:
+            self._scripts[sha] = script
+        packed = pack_command(("EVALSHA", sha, 1, key, *args))  # type: ignore[arg-type]
+        lane = self._lane
+        if lane is None or (wire := lane.wire) is None or (durable and self._durability.wanted):
+            return await self._insist(self._errand(key, durable), packed, shas=(sha,))
+        answer = await wire.send(packed)
+        if not isinstance(answer, Exception):
+            return answer
+        return await self._insist(self._errand(key), packed, answer, wire, shas=(sha,))
+
+    def learn(self, *scripts: Script) -> None:
+        """Make scripts known, so that an EVALSHA inside a pipeline can be loaded again."""
+        self._scripts.update((script.sha, script) for script in scripts)
+
+    async def pipeline(
+        self, key: str, commands: Sequence[Sequence[Argument]]
+    ) -> list[Reply | Exception]:
+        """Send commands together; give their replies or errors in order.
+
+        What can be waited out is repeated, for a MULTI … EXEC as a whole, else command by command.
+        Raises only when the server cannot be reached.
+        """
+        packed = [pack(*command) for command in commands]
+        whole = is_transaction(commands)
+        answers: list[Answer] = [None] * len(packed)
+        errand = self._errand(key)
+        todo = list(range(len(packed)))
+        while todo:
+            fresh = await errand.send_all([packed[at] for at in todo])
+            for at, answer in zip(todo, fresh, strict=True):
+                answers[at] = answer
+            again = [at for at in todo if worth_repeating(answers[at])]
+            if not again:
+                break
+            todo = todo if whole else again
+            trouble = trouble_in(answers[again[0]])
+            try:
+                await errand.recover(trouble, shas_of(commands[at] for at in todo))
+            except StorageError:
+                if isinstance(trouble, Lost):
+                    raise
+                break
+        return [shown(answer, errand.where) for answer in answers]
+
+    async def block(
+        self, key: str, *args: Argument, timeout_s: float, orphan: Orphan | None = None
+    ) -> Reply:
+        """Send a blocking command on a connection of its own.
+
+        A connection that breaks while it blocks counts as a timeout (None): the caller looks
+        for itself. When the coroutine is cancelled the server is told to stop blocking, and what
+        it had handed out already goes to `orphan`.
+        """
+        return await self._blocker.block(self._errand(key), pack(*args), timeout_s, orphan)
+
+    def sync(self) -> SyncClient:
+        """Make a blocking twin with its own connection, for use in one other thread."""
+        return SyncClient(self.address, self.settings)
+
+    async def server_version(self) -> ServerInfo:
+        """Ask the server who it is and how it is set up."""
+        sections = ("server", "memory", "persistence", "replication", "cluster")
+        info = read_info(await self.call("", "INFO", *sections))
+        valkey = "valkey_version" in info
+        version = info["valkey_version" if valkey else "redis_version"]
+        return ServerInfo(
+            name="valkey" if valkey else "redis",
+            version=tuple(int(part) for part in version.split(".") if part.isdecimal()),
+            maxmemory_policy=info.get("maxmemory_policy", ""),
+            aof=info.get("aof_enabled") == "1",
+            role=info.get("role", ""),
+            cluster=info.get("cluster_enabled") == "1",
+        )
+
+    async def pick_nodes(self) -> list[str]:
+        """Name every node that holds keys, for `call_at`."""
+        return [str(node.place) for node in await self._open_router().nodes()]
+
+    async def call_at(self, name: str, *args: Argument) -> Reply:
+        """Send one command to the node of this name, whatever its keys are."""
+        for node in await self._open_router().nodes():
+            if str(node.place) == name:
+                return await self._insist(self._errand("", pinned=node), pack(*args))
+        raise StorageUnavailable(f"server at {name}: not a master of this cluster any more")
+
+    def _open_router(self) -> Router:
+        if self._router is None:
+            raise StorageClosed(f"client of {self.address.safe} is not open; call open() first")
+        return self._router
+
+    def _errand(self, key: str, durable: bool = False, pinned: Node | None = None) -> Errand:
+        return Errand(
+            self._open_router(),
+            key,
+            self._clock,
+            self.settings.patience,
+            self._scripts,
+            durable=durable and self._durability.wanted,
+            pinned=pinned,
+        )
+
+    async def _insist(
+        self,
+        errand: Errand,
+        packed: bytes,
+        answer: Answer = None,
+        wire: Wire | None = None,
+        shas: tuple[str, ...] = (),
+    ) -> Reply:
+        """Repeat a command until it is answered; `answer` is what a first try on `wire` gave."""
+        if wire is None:
+            answer = await self._try(errand, packed)
+        else:
+            errand.resume(wire)
+        while isinstance(answer, ServerSaid | Lost):
+            await errand.recover(answer, shas)
+            answer = await self._try(errand, packed)
+        return answer
+
+    async def _try(self, errand: Errand, packed: bytes) -> Answer:
+        if not errand.durable:
+            return await errand.send(packed)
+        try:
+            wire = await errand.find()
+        except Lost as lost:
+            return lost
+        assert errand.node is not None
+        return await durably(wire, errand.node, errand.key, errand.prefix(packed), self._durability)
+
+    async def _meet(self, router: Router) -> None:
+        """Reach every node once, and ask it for the durability that was chosen."""
+        await router.refresh()
+        if not self._durability.wanted:
+            await self._insist(self._errand(""), pack("PING"))
+            return
+        for node in await router.nodes():
+            errand = self._errand("", pinned=node)
+            try:
+                answer: Reply | StorageError = await self._insist(errand, self._durability.probe())
+            except StorageUnavailable:
+                raise
+            except StorageError as error:
+                answer = error
+            self._durability.admit(answer, node.place)

@@ -1,0 +1,277 @@
+"""Turn our values into what the scripts store, and back.
+
+Bytes are MessagePack throughout: Lua packs records and events, we pack specs and failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, cast
+
+import msgpack
+
+from toril.event import Cursor, Event, EventKind
+from toril.job import Dedup, JobRecord, JobSpec, Keep, State, Terms
+from toril.outcome import CANCELLED, Answer, Failure, Lease
+from toril.outcome import DONE as _DONE
+from toril.outcome import GONE as _GONE
+from toril.outcome import LOST as _LOST
+from toril.retry import Backoff
+from toril.storage.protocol import Batch, Claimed, Ending, EndingKind
+
+Packed = Sequence[Any]
+
+STATES: Final = {
+    "w": State.WAITING,
+    "p": State.PRIORITIZED,
+    "d": State.DELAYED,
+    "a": State.ACTIVE,
+    "c": State.COMPLETED,
+    "f": State.FAILED,
+}
+LETTERS: Final = {state: letter for letter, state in STATES.items()}
+ANSWERS: Final[Mapping[str, Answer]] = {"D": _DONE, "L": _LOST, "G": _GONE}
+_ENDINGS: Final = {
+    "c": EndingKind.COMPLETED,
+    "f": EndingKind.FAILED,
+    "x": EndingKind.CANCELLED,
+    "g": EndingKind.GONE,
+}
+
+
+def pack(value: object) -> bytes:
+    """Pack plain data."""
+    return cast("bytes", msgpack.packb(value))
+
+
+def unpack(payload: bytes) -> Packed:
+    """Unpack an array that Lua or we packed; text that is not UTF-8 comes back as bytes."""
+    return cast("Packed", msgpack.unpackb(payload, strict_map_key=False, unicode_errors="replace"))
+
+
+# -- jobs on their way in ----------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def pack_terms(terms: Terms) -> bytes:
+    """Pack a job's terms; most jobs of a queue share one set."""
+    backoff, dedup = terms.backoff, terms.dedup
+    return pack(
+        (
+            terms.delay_ms,
+            terms.priority,
+            terms.lifo,
+            terms.attempts,
+            backoff
+            and (backoff.kind, backoff.delay, backoff.max_delay, backoff.jitter, backoff.is_custom),
+            (terms.keep_completed.count, terms.keep_completed.age),
+            (terms.keep_failed.count, terms.keep_failed.age),
+            terms.result_ttl_ms,
+            terms.timeout_ms,
+            terms.expires_ms,
+            dedup and (dedup.key, dedup.ttl, dedup.extend, dedup.replace),
+            terms.keep_logs,
+            terms.correlation_id,
+        )
+    )
+
+
+@lru_cache(maxsize=1024)
+def unpack_terms(blob: bytes) -> Terms:
+    """Undo `pack_terms`."""
+    fields = unpack(blob)
+    delay, priority, lifo, attempts, backoff, completed, failed = fields[:7]
+    result_ttl, timeout, expires, dedup, keep_logs, correlation_id = fields[7:]
+    return Terms(
+        delay_ms=delay,
+        priority=priority,
+        lifo=lifo,
+        attempts=attempts,
+        backoff=Backoff(*backoff) if backoff else None,
+        keep_completed=Keep(*completed),
+        keep_failed=Keep(*failed),
+        result_ttl_ms=result_ttl,
+        timeout_ms=timeout,
+        expires_ms=expires,
+        dedup=Dedup(*dedup) if dedup else None,
+        keep_logs=keep_logs,
+        correlation_id=correlation_id,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _extra(terms: Terms) -> dict[str, object] | bool:
+    """What the scripts must know of the terms; False for a job with nothing special."""
+    extra: dict[str, object] = {}
+    if terms.priority:
+        extra["p"] = terms.priority
+    if terms.lifo:
+        extra["l"] = True
+    if terms.result_ttl_ms is not None:
+        extra["t"] = terms.result_ttl_ms
+    for letter, keep in (("c", terms.keep_completed), ("f", terms.keep_failed)):
+        if keep.count is not None or keep.age_ms is not None:
+            extra[letter] = [False if x is None else x for x in (keep.count, keep.age_ms)]
+    if terms.keep_logs != 1000:
+        extra["g"] = terms.keep_logs
+    dedup = terms.dedup
+    if dedup is not None:
+        extra["k"] = dedup.key
+        if dedup.ttl_ms is not None:
+            extra["u"] = dedup.ttl_ms
+        if dedup.extend:
+            extra["y"] = True
+        if dedup.replace:
+            extra["v"] = True
+    return extra or False
+
+
+def pack_head(spec: JobSpec, reply_to: str) -> bytes:
+    """Pack what `enqueue.lua` reads of a job."""
+    reply = reply_to if spec.reply else False
+    terms = spec.terms
+    return pack((spec.origin, terms.delay_ms, spec.requeue_failed, reply, _extra(terms), spec.name))
+
+
+def pack_spec(spec: JobSpec) -> bytes:
+    """Pack what only clients read of a job."""
+    return pack((spec.name, spec.payload, pack_terms(spec.terms), spec.origin))
+
+
+def unpack_spec(job_id: str, blob: bytes) -> JobSpec:
+    """Undo `pack_spec`."""
+    name, payload, terms, origin = unpack(blob)
+    return JobSpec(id=job_id, name=name, payload=payload, terms=unpack_terms(terms), origin=origin)
+
+
+def pack_failure(failure: Failure) -> bytes:
+    """Pack one failure, to be joined to those before it."""
+    return pack((failure.kind, failure.reason, failure.stack))
+
+
+def _failure(blob: bytes | None) -> tuple[Failure | None, tuple[str, ...]]:
+    if blob is None:
+        return None, ()
+    kind, reason, *stacks = unpack(blob)
+    stack = stacks[-1] if stacks else ""
+    return Failure(kind=kind, reason=reason, stack=stack), tuple(stacks)
+
+
+# -- jobs on their way out ---------------------------------------------------------------------
+
+
+def read_batch(claim_token: str, reply: Packed) -> Batch:
+    """Read what a claim returned."""
+    limited, next_in, now = reply[:3]
+    return Batch(
+        jobs=[_claimed(claim_token, now, *reply[at : at + 6]) for at in range(3, len(reply), 6)],
+        limited_for_ms=limited,
+        next_in_ms=None if next_in < 0 else next_in,
+    )
+
+
+def _claimed(token: str, now: int, raw_id: bytes, blob: bytes, *facts: int) -> Claimed:
+    job_id = raw_id.decode()
+    created, made, started, stalls = facts
+    return Claimed(
+        spec=unpack_spec(job_id, blob),
+        lease=Lease(job_id=job_id, token=token, attempt=made + 1, note=str(started)),
+        created_ms=created,
+        age_ms=max(0, now - created),
+        started=started,
+        attempts_made=made,
+        stalls=stalls,
+    )
+
+
+def read_records(ids: Sequence[str], reply: Packed) -> Iterator[JobRecord | None]:
+    """Read what `get.lua` returned."""
+    for number, job_id in enumerate(ids):
+        raw, blob, result, progress = reply[4 * number : 4 * number + 4]
+        yield None if raw is None else _record(job_id, raw, blob, result, progress)
+
+
+def _record(
+    job_id: str, raw: bytes, blob: bytes, result: bytes | None, progress: bytes | None
+) -> JobRecord:
+    state, _, created, made, started, stalls, _, _, worker, since, processed, *rest = unpack(raw)
+    extra = rest[-1]
+    done = STATES[state]
+    completed = done is State.COMPLETED
+    failure, stacks = _failure(None if completed or not (made or stalls) else result)
+    return JobRecord(
+        spec=unpack_spec(job_id, blob),
+        state=done,
+        created_ms=created,
+        due_ms=(extra or {}).get("d"),
+        attempts_made=made,
+        attempts_started=started,
+        stalls=stalls,
+        processed_ms=processed or None,
+        finished_ms=since if done in (State.COMPLETED, State.FAILED) else None,
+        worker_id=_worker(worker),
+        progress=progress,
+        result=result if completed else None,
+        failure=failure,
+        stacktrace=stacks,
+    )
+
+
+def _worker(member: str | bool) -> str | None:
+    """Take the id from a worker's entry, which may hold a name as well."""
+    return str(member).partition("\n")[0] if member else None
+
+
+def read_ending(job_id: str, letter: str, payload: bytes | None) -> Ending:
+    """Read one ending as the scripts tell it."""
+    kind = _ENDINGS[letter]
+    if kind is EndingKind.COMPLETED:
+        return Ending(id=job_id, kind=kind, result=payload)
+    if kind is EndingKind.FAILED:
+        failure, _ = _failure(payload)
+        if failure is not None and failure.kind == CANCELLED:
+            kind = EndingKind.CANCELLED
+        return Ending(id=job_id, kind=kind, failure=failure)
+    return Ending(id=job_id, kind=kind)
+
+
+def read_message(message: bytes) -> tuple[str, str, bytes | None]:
+    """Read an ending pushed to a waiting client: id, letter, result or failure."""
+    job_id, letter, payload = msgpack.unpackb(message, raw=True)
+    return job_id.decode(), letter.decode(), None if payload is False else payload
+
+
+# What the two free fields of an event hold, by its kind.
+_FREE_FIELDS: Final = {
+    EventKind.DELAYED: ("delay_ms", ""),
+    EventKind.COMPLETED: ("duration_ms", "result_size"),
+    EventKind.FAILED: ("duration_ms", "reason"),
+    EventKind.RETRYING: ("delay_ms", "reason"),
+    EventKind.PROGRESS: ("", "progress"),
+    EventKind.DEDUPLICATED: ("dedup_id", "other_id"),
+    EventKind.CLEANED: ("count", ""),
+}
+
+
+def read_entry(raw_id: bytes, blob: bytes) -> Iterator[Event]:
+    """Read the events packed into one stream entry, whose id is the number of its last."""
+    time_ms, flat = unpack(blob)
+    number = int(raw_id.partition(b"-")[0]) - len(flat) // 8
+    for at in range(0, len(flat), 8):
+        word, job_id, attempt, name, worker, prev, x, y = flat[at : at + 8]
+        kind = EventKind(word)
+        number += 1
+        fields = zip(_FREE_FIELDS.get(kind, ()), (x, y), strict=False)
+        free = {field: value for field, value in fields if field and value is not False}
+        yield Event(
+            kind=kind,
+            cursor=Cursor(number),
+            time_ms=time_ms,
+            job_id=job_id or None,
+            job_name=name or None,
+            attempt=None if attempt is False else attempt,
+            worker_id=_worker(worker),
+            prev=prev or None,
+            **free,
+        )

@@ -1,0 +1,144 @@
+-- Put between the prelude and the scripts that hand out jobs.
+
+local function promote_due()
+  local limit = score((now + 1) * TIE - 1)
+  for _, id in ipairs(call('ZRANGEBYSCORE', DELAYED, '-inf', limit, 'LIMIT', 0, 200)) do
+    call('ZREM', DELAYED, id)
+    local record = load(id)
+    if record then
+      enter(id, record, false)
+      tell('waiting', id, record, 'delayed')
+      call('HSET', JOBS, id, pack(record))
+    end
+  end
+  flush('RPUSH', QUEUE, pushes)
+  pushes = {}
+end
+
+local function next_in()
+  local first = call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')
+  if not first[2] then return -1 end
+  return math.max(0, math.floor(tonumber(first[2]) / TIE) - now)
+end
+
+local function granted(list, id, record, spec)
+  local at = #list
+  list[at + 1], list[at + 2], list[at + 3] = id, spec, record[CREATED]
+  list[at + 4], list[at + 5], list[at + 6] = record[MADE], record[STARTED], record[STALLS]
+end
+
+-- The end of a lease; the fraction keeps jobs of one claim in their order.
+local function lease_end(lease, number)
+  return score(now + lease) .. '.' .. (1000 + number)
+end
+
+-- Jobs this token holds already: its first grant, whose reply was lost.
+local function grant_again(list, token, lease)
+  local count = 0
+  local ids = call('ZRANGE', PROCESSING, 0, -1)
+  for first = 1, #ids, 1000 do
+    local some = { unpack(ids, first, math.min(first + 999, #ids)) }
+    for number, raw in ipairs(call('HMGET', JOBS, unpack(some))) do
+      local record = raw and unpack_msg(raw)
+      if record and record[STATE] == 'a' and record[TOKEN] == token then
+        call('ZADD', PROCESSING, lease_end(lease, count), some[number])
+        granted(list, some[number], record, call('HGET', SPECS, some[number]))
+        count = count + 1
+      end
+    end
+  end
+  return count
+end
+
+-- Take up to `want` jobs from the plain line, then from the prioritised one.
+local function take(want)
+  local ids, records, stale = {}, {}, 0
+  for _ = 1, 20 do
+    if #ids >= want then break end
+    local entries = call('LPOP', QUEUE, want - #ids)
+    if not entries or #entries == 0 then break end
+    local some, tickets = {}, {}
+    for number, entry in ipairs(entries) do
+      local colon = string.find(entry, ':', 1, true)
+      tickets[number] = tonumber(string.sub(entry, 1, colon - 1))
+      some[number] = string.sub(entry, colon + 1)
+    end
+    for number, raw in ipairs(call('HMGET', JOBS, unpack(some))) do
+      local record = raw and unpack_msg(raw)
+      if record and record[STATE] == 'w' and record[TICKET] == tickets[number] then
+        ids[#ids + 1] = some[number]
+        records[#records + 1] = record
+      else
+        stale = stale + 1
+      end
+    end
+  end
+  if stale > 0 then call('HINCRBY', META, 'stale', -stale) end
+  if #ids < want and call('LLEN', QUEUE) == 0 then
+    local popped = call('ZPOPMIN', PRIORITIZED, want - #ids)
+    for number = 1, #popped, 2 do
+      local record = load(popped[number])
+      if record then
+        ids[#ids + 1] = popped[number]
+        records[#records + 1] = record
+      end
+    end
+  end
+  return ids, records
+end
+
+-- How many jobs may start now, for how long a rate holds back the rest, the rate in force.
+local function room(want, rate_max, rate_ms)
+  local meta = call('HMGET', META, 'paused', 'concurrency', 'rate_max', 'rate_ms',
+                    'window_end', 'window_used')
+  if meta[1] then return 0, 0 end
+  if meta[2] then want = math.min(want, tonumber(meta[2]) - call('ZCARD', PROCESSING)) end
+  local max, ms = tonumber(meta[3] or rate_max), tonumber(meta[4] or rate_ms)
+  if max == 0 then return want, 0 end
+  local ends, used = tonumber(meta[5] or 0), tonumber(meta[6] or 0)
+  if now >= ends then ends, used = now + ms, 0 end
+  if used >= max then return 0, ends - now end
+  return math.min(want, max - used), 0, { ends, used }
+end
+
+-- Lease jobs: returns {limited for ms, next delayed in ms or -1, now, then per job: id, spec,
+-- created, attempts made, times started, stalls}.
+local function claim(token, worker, count, lease, rate_max, rate_ms, again)
+  local list = { 0, 0, now }
+  call('ZADD', base .. 'workers', now, worker)
+  promote_due()
+  local want = count
+  if again then want = want - grant_again(list, token, lease) end
+  local open, limited, window = room(want, rate_max, rate_ms)
+  if open > 0 then
+    local ids, records = take(open)
+    local leases, saved = {}, {}
+    local stem = score(now + lease) .. '.'
+    local specs = #ids > 0 and call('HMGET', SPECS, unpack(ids)) or {}
+    for number, id in ipairs(ids) do
+      local record = records[number]
+      local prev = WORDS[record[STATE]]
+      record[STATE] = 'a'
+      record[SINCE] = now
+      record[PROCESSED] = now
+      record[STARTED] = record[STARTED] + 1
+      record[TOKEN] = token
+      record[WORKER] = worker
+      leases[2 * number - 1] = stem .. (1000 + number)
+      leases[2 * number] = id
+      saved[2 * number - 1] = id
+      saved[2 * number] = pack(record)
+      tell('active', id, record, prev)
+      granted(list, id, record, specs[number])
+    end
+    flush('ZADD', PROCESSING, leases)
+    flush('HSET', JOBS, saved)
+    if window and #ids > 0 then
+      call('HSET', META, 'window_end', score(window[1]), 'window_used', window[2] + #ids)
+    end
+    if #ids == want and (call('LLEN', QUEUE) > 0 or call('ZCARD', PRIORITIZED) > 0) then ring() end
+  end
+  list[1] = limited
+  list[2] = next_in()
+  return list
+end

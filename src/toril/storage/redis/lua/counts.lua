@@ -1,0 +1,10 @@
+-- Count the jobs by state.
+-- ARGV: time
+-- Returns {waiting, prioritized, delayed, active, completed, failed, paused}
+-- Events: none
+
+sweep(1000)
+local stale = tonumber(call('HGET', META, 'stale') or 0)
+return { call('LLEN', QUEUE) - stale, call('ZCARD', PRIORITIZED), call('ZCARD', DELAYED),
+         call('ZCARD', PROCESSING), call('ZCARD', SHELF.c), call('ZCARD', SHELF.f),
+         call('HEXISTS', META, 'paused') }

@@ -1,0 +1,113 @@
+-- Store each job unless its id or dedup key is taken; never touch the one that is there.
+-- ARGV: time, then per job: id, head, spec
+--   head = packed {origin, delay ms, requeue failed, reply list or false, extra or false, name}
+-- Returns per job: "+s" created in state s, "=s" there already in state s,
+--   "~s:id" the dedup key is held by id, in state s ("-": it is gone)
+-- Events: added + waiting|delayed, duplicated, deduplicated, removed
+
+local answers, specs_out, seen = {}, {}, {}
+local ids = {}
+for i = 2, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
+local known = call('HMGET', JOBS, unpack(ids))
+
+local function add_reply(id, record, who)
+  if not who then return end
+  local extra = extra_of(record)
+  extra.r = extra.r or {}
+  for _, other in ipairs(extra.r) do
+    if other == who then return end
+  end
+  extra.r[#extra.r + 1] = who
+  call('HSET', JOBS, id, pack(record))
+end
+
+-- Answer for the holder of the dedup key, or make room and answer nil.
+local function check_dedup(id, head)
+  local extra = head[5]
+  if not extra or not extra.k then return nil end
+  local key = base .. 'dedup:' .. extra.k
+  local hold = call('GET', key)
+  if not hold then return nil end
+  local colon = string.find(hold, ':', 1, true)
+  local till, holder = tonumber(string.sub(hold, 1, colon - 1)), string.sub(hold, colon + 1)
+  if till > 0 and till <= now then return nil end
+  local record = load(holder)
+  if record and is_gone(record) then record = nil end
+  if record and extra.v and record[STATE] == 'd' then
+    tell('removed', holder, record, 'delayed')
+    reply(holder, record, 'g')
+    bury(holder, record, 'g')
+    return nil
+  end
+  if extra.y and extra.u then
+    call('SET', key, (now + extra.u) .. ':' .. holder, 'PX', extra.u)
+  end
+  tell('deduplicated', holder, nil, nil, extra.k, id)
+  if record then
+    add_reply(holder, record, head[4])
+    return '~' .. record[STATE] .. ':' .. holder
+  end
+  return '~-:' .. holder
+end
+
+local function create(id, head, spec)
+  local extra = head[5]
+  if head[4] then
+    extra = extra or {}
+    extra.r = { head[4] }
+  end
+  local record = { 'w', 0, now, 0, 0, 0, false, false, false, now, 0, head[1], head[6], extra }
+  if extra and extra.k then
+    local key = base .. 'dedup:' .. extra.k
+    if extra.u then
+      call('SET', key, (now + extra.u) .. ':' .. id, 'PX', extra.u)
+    else
+      call('SET', key, '0:' .. id)
+    end
+  end
+  tell('added', id, record)
+  line_up(id, record, head[2], extra and extra.l)
+  put(id, record)
+  specs_out[#specs_out + 1] = id
+  specs_out[#specs_out + 1] = spec
+  seen[id] = record
+  return '+' .. record[STATE]
+end
+
+local function hand_in(number, id, head, spec)
+  local record, ghost = seen[id], false
+  if not record and known[number] then
+    record = unpack_msg(known[number])
+    if record[STATE] ~= 'g' and is_gone(record) then
+      forget(id, record)
+      record = nil
+    elseif record[STATE] == 'g' then
+      ghost, record = true, nil
+    end
+  end
+  if record then
+    if record[ORIGIN] == head[1] and head[1] ~= '' then return '+' .. record[STATE] end
+    if not (record[STATE] == 'f' and head[3]) then
+      if not seen[id] then
+        add_reply(id, record, head[4])
+      end
+      tell('duplicated', id, record)
+      return '=' .. record[STATE]
+    end
+  end
+  local refusal = check_dedup(id, head)
+  if refusal then return refusal end
+  if record then forget(id, record) end
+  if ghost then call('ZREM', EXPIRY, id) end -- its record is about to be overwritten
+  return create(id, head, spec)
+end
+
+for number, id in ipairs(ids) do
+  local at = 2 + (number - 1) * 3
+  answers[number] = hand_in(number, id, unpack_msg(ARGV[at + 1]), ARGV[at + 2])
+end
+flush('HSET', JOBS, jobs_out)
+flush('HSET', SPECS, specs_out)
+flush('RPUSH', QUEUE, pushes)
+flush_events()
+return answers

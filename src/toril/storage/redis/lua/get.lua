@@ -1,0 +1,21 @@
+-- Read jobs whole.
+-- ARGV: time, ids
+-- Returns per id: record, spec, result or failure, progress; all false for the unknown
+-- Events: none
+
+local answers = {}
+local ids = { unpack(ARGV, 2) }
+if #ids == 0 then return answers end
+local records, specs = call('HMGET', JOBS, unpack(ids)), call('HMGET', SPECS, unpack(ids))
+local results, progress = call('HMGET', RESULTS, unpack(ids)), call('HMGET', PROGRESS, unpack(ids))
+for number = 1, #ids do
+  local raw = records[number]
+  local at = #answers
+  if raw and not is_gone(unpack_msg(raw)) then
+    answers[at + 1], answers[at + 2] = raw, specs[number]
+    answers[at + 3], answers[at + 4] = results[number], progress[number]
+  else
+    answers[at + 1], answers[at + 2], answers[at + 3], answers[at + 4] = false, false, false, false
+  end
+end
+return answers

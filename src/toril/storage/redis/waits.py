@@ -1,0 +1,168 @@
+"""Let many callers block through one blocking command per queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, cast
+
+from toril.clock import Clock, wait_future
+from toril.errors import StorageError
+from toril.resp.client import Client, Reply
+from toril.storage.protocol import Ending
+from toril.storage.redis import codec
+
+_BLOCK_S: Final = 5.0
+_POPPED: Final = 500
+
+
+class WakeUps:
+    """Waits for word that a queue may have work; whoever is told must claim."""
+
+    def __init__(self, client: Client, key: str) -> None:
+        self._client = client
+        self._key = key
+        self._waiters: list[asyncio.Future[None]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self, clock: Clock, seconds: float) -> None:
+        """Return when told, or when the time is up."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(future)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._listen())
+        try:
+            await wait_future(clock, future, seconds)
+            if future.done():
+                future.result()
+        except asyncio.CancelledError:
+            if future.done():  # told and gone: pass it on
+                self._wake_one()
+            raise
+        finally:
+            if not future.done():
+                future.cancel()
+            self._waiters = [one for one in self._waiters if one is not future]
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        for future in self._waiters:
+            if not future.done():
+                future.set_result(None)
+
+    def poke(self) -> None:
+        """Wake everybody, to look again."""
+        for future in self._waiters:
+            if not future.done():
+                future.set_result(None)
+
+    def _wake_one(self) -> None:
+        for future in self._waiters:
+            if not future.done():
+                future.set_result(None)
+                return
+
+    async def _listen(self) -> None:
+        while self._waiters:
+            try:
+                told = await self._client.block(
+                    self._key,
+                    *("BLPOP", self._key, str(_BLOCK_S)),
+                    timeout_s=_BLOCK_S,
+                    orphan=self._return,
+                )
+            except StorageError as error:
+                for future in self._waiters:
+                    if not future.done():
+                        future.set_exception(error)
+                return
+            if told:
+                if any(not future.done() for future in self._waiters):
+                    self._wake_one()
+                else:
+                    await self._return(told)
+                    return
+
+    async def _return(self, told: Reply) -> None:
+        """Put back a word that found nobody."""
+        if told:
+            await self._client.call(self._key, "RPUSH", self._key, "1")
+
+
+class Replies:
+    """Receives the endings that scripts push to this client's list, and hands them out."""
+
+    def __init__(self, client: Client, key: str) -> None:
+        self._client = client
+        self._key = key
+        self._watchers: dict[str, set[asyncio.Future[None]]] = {}
+        self._news: dict[str, Ending] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(
+        self,
+        ids: Sequence[str],
+        clock: Clock,
+        seconds: float,
+        ask: Callable[[], Awaitable[Sequence[Ending]]],
+    ) -> Sequence[Ending]:
+        """Ask for endings; if there are none, return those that are pushed in time."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for job_id in ids:
+            self._watchers.setdefault(job_id, set()).add(future)
+        try:
+            known = await ask()
+            if known or seconds <= 0:
+                return known
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._listen())
+            await wait_future(clock, future, seconds)
+            return [self._news[job_id] for job_id in ids if job_id in self._news]
+        finally:
+            for job_id in ids:
+                watchers = self._watchers.get(job_id)
+                if watchers is not None:
+                    watchers.discard(future)
+                    if not watchers:
+                        del self._watchers[job_id]
+                        self._news.pop(job_id, None)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        for watchers in self._watchers.values():
+            for future in watchers:
+                if not future.done():
+                    future.set_result(None)
+
+    async def _listen(self) -> None:
+        while self._watchers:
+            try:
+                reply = await self._client.block(
+                    self._key,
+                    *("BLMPOP", str(_BLOCK_S), 1, self._key, "LEFT", "COUNT", _POPPED),
+                    timeout_s=_BLOCK_S,
+                )
+            except StorageError:
+                return  # those who wait ask again by themselves
+            if reply:
+                _, messages = cast("tuple[bytes, list[bytes]]", reply)
+                for message in messages:
+                    self._deliver(message)
+
+    def _deliver(self, message: bytes) -> None:
+        job_id, letter, payload = codec.read_message(message)
+        watchers = self._watchers.get(job_id)
+        if watchers is None:
+            return
+        # A large result is not sent along; its waiter asks for it.
+        if letter in "xg" or payload is not None:
+            self._news[job_id] = codec.read_ending(job_id, letter, payload)
+        for future in watchers:
+            if not future.done():
+                future.set_result(None)
