@@ -200,18 +200,26 @@ class Queue(TendedQueue[In, Out]):
     async def add_bulk(self, jobs: Sequence[NewJob[In]]) -> Sequence[Job[In, Out]]:
         """Hand in many named jobs with as few calls as possible; not a transaction.
 
-        Everything is checked before the first is sent.
+        Everything is checked before the first is sent. A job whose id or dedup key is taken is
+        answered by the one that is there.
         """
         specs = [self._add_spec(new) for new in jobs]
         await self._open()
         receipts: list[Receipt] = []
         for first in range(0, len(specs), BATCH):
             receipts += await self.storage.enqueue(self.name, specs[first : first + BATCH])
+        there = await self._jobs_there([r.id for r in receipts if not r.created])
         now = self.clock.now_ms()
         return [
-            self._added(new, spec, receipt, now)
+            there.get(receipt.id) or self._added(new, spec, receipt, now)
             for new, spec, receipt in zip(jobs, specs, receipts, strict=True)
         ]
+
+    async def _jobs_there(self, ids: Sequence[str]) -> Mapping[str, Job[In, Out]]:
+        if not ids:
+            return {}
+        records = await self.storage.get(self.name, ids)
+        return {record.spec.id: self._job(record) for record in records if record is not None}
 
     async def wait_until_finished(self, id: str, timeout: Seconds | None = 30) -> Out:
         """Wait for a job handed in before, and return its result.
@@ -297,7 +305,7 @@ class Queue(TendedQueue[In, Out]):
         return EnqueueResult(id=receipt.id, status="duplicate", existing_state=receipt.state)
 
     def _added(self, new: NewJob[In], spec: JobSpec, receipt: Receipt, now_ms: int) -> Job[In, Out]:
-        """Describe a job just added; for one that was there already, its id and state."""
+        """Describe a job just added, or one that held the dedup key and is gone already."""
         delayed = receipt.created and receipt.state is State.DELAYED
         return Job(
             id=receipt.id,

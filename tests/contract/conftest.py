@@ -12,6 +12,7 @@ if "toril.testing" not in sys.modules:
     pytest.register_assert_rewrite("toril.testing")  # a failed check shows its values
 
 from tests.contract.redis_rig import RedisRig
+from tests.resp.nodes import cluster
 from tests.servers import Server, redis_binary, valkey_binary
 from toril.clock import ManualClock
 from toril.storage.memory import MemoryStorage
@@ -55,7 +56,22 @@ def redis() -> Iterator[Server]:
         yield server
 
 
-STORAGES = ("memory", "valkey", "redis")
+@pytest.fixture(scope="session")
+def three_masters() -> Iterator[str]:
+    """The address of a cluster of three."""
+    with cluster(3) as servers:
+        yield "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
+
+
+STORAGES = ("memory", "valkey", "redis", "cluster")
+
+
+def url_of(storage: str, request: pytest.FixtureRequest) -> str:
+    """Start what a storage needs and tell where it is."""
+    if storage == "cluster":
+        return str(request.getfixturevalue("three_masters"))
+    server: Server = request.getfixturevalue(storage)
+    return server.url
 
 
 @pytest.fixture(params=STORAGES)
@@ -64,7 +80,6 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     if request.param == "memory":
         opening = memory_rig()
     else:
-        server: Server = request.getfixturevalue(request.param)
-        opening = redis_rig(server.url)
+        opening = redis_rig(url_of(request.param, request))
     async with opening as opened:
         yield opened

@@ -271,10 +271,9 @@ class RedisStorage:
 
         deadline = self.clock.monotonic() + block_ms / 1000
         while self._opened:
-            left = deadline - self.clock.monotonic()
-            wait = min(left, _ASK_MS / 1000)
-            endings = await replies.wait(ids, self.clock, wait, ask)
-            if endings or left <= 0:
+            until = min(deadline, self.clock.monotonic() + _ASK_MS / 1000)
+            endings = await replies.wait(ids, self.clock, until, ask)
+            if endings or self.clock.monotonic() >= deadline:
                 return endings
         return ()
 

@@ -106,7 +106,7 @@ class Replies:
         self,
         ids: Sequence[str],
         clock: Clock,
-        seconds: float,
+        until: float,
         ask: Callable[[], Awaitable[Sequence[Ending]]],
     ) -> Sequence[Ending]:
         """Ask for endings; if there are none, return those that are pushed in time."""
@@ -115,6 +115,7 @@ class Replies:
             self._watchers.setdefault(job_id, set()).add(future)
         try:
             known = await ask()
+            seconds = until - clock.monotonic()
             if known or seconds <= 0:
                 return known
             if self._task is None or self._task.done():

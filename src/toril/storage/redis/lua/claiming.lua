@@ -29,7 +29,7 @@ end
 
 -- The end of a lease; the fraction keeps jobs of one claim in their order.
 local function lease_end(lease, number)
-  return score(now + lease) .. '.' .. (1000 + number)
+  return score(now + lease) .. '.' .. (100 + number)
 end
 
 -- Jobs this token holds already: its first grant, whose reply was lost.
@@ -124,7 +124,7 @@ local function claim(token, worker, count, lease, rate_max, rate_ms, again)
       record[STARTED] = record[STARTED] + 1
       record[TOKEN] = token
       record[WORKER] = worker
-      leases[2 * number - 1] = stem .. (1000 + number)
+      leases[2 * number - 1] = stem .. (100 + number)
       leases[2 * number] = id
       saved[2 * number - 1] = id
       saved[2 * number] = pack(record)

@@ -140,12 +140,13 @@ local function score(number)
   return string.format('%.0f', number)
 end
 
--- Finish times of one ms are told apart by a fraction that counts up.
+-- Finish times of one ms are told apart by a fraction that counts up. Three digits: a score is
+-- a double, and a time in ms leaves it no more.
 local function shelve(shelf, ids)
   local at = call('ZCOUNT', shelf, now, '(' .. score(now + 1))
   local stem, members = score(now) .. '.', {}
   for number = 1, #ids do
-    members[2 * number - 1] = stem .. math.min(1000 + at + number, 9999)
+    members[2 * number - 1] = stem .. math.min(100 + at + number, 999)
     members[2 * number] = ids[number]
   end
   flush('ZADD', shelf, members)
