@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,10 @@ LAYERS: list[tuple[str, set[str]]] = [
     ("storage.protocol", VALUES),
     ("storage.memory", VALUES | {"storage.protocol", "storage.memory"}),
     ("storage.redis", VALUES | {"storage.protocol", "storage.redis", "resp"}),
-    ("engine.", VALUES | {"storage.protocol", "engine", "context", "hooks", "metrics"}),
+    (
+        "engine.",
+        VALUES | {"storage.protocol", "engine", "context", "hooks", "metrics", "failpoints"},
+    ),
     ("context", VALUES | {"storage.protocol"}),
     ("metrics", VALUES),
     ("hooks", VALUES),
@@ -35,11 +38,7 @@ def modules() -> list[tuple[str, Path]]:
 
 def imports(path: Path) -> set[str]:
     """Name the toril modules a file imports when it runs, also inside functions."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("toril."):
-            found.add(str(node.module).removeprefix("toril."))
-    return found
+    return set(re.findall(r"^\s*from toril\.([\w.]+) import", path.read_text("utf-8"), re.M))
 
 
 def allowed(module: str) -> set[str] | None:
@@ -54,9 +53,9 @@ def test_a_module_imports_only_from_below(module: str, path: Path) -> None:
     if layer is None:  # what users hold, and the edges, may import everything
         return
     for name in imports(path):
-        assert any(
-            name == one or name.startswith((f"{one}.", f"{one}_")) for one in layer
-        ), f"{module} imports {name}"
+        assert any(name == one or name.startswith((f"{one}.", f"{one}_")) for one in layer), (
+            f"{module} imports {name}"
+        )
 
 
 def test_the_rule_can_be_broken() -> None:

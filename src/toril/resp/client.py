@@ -59,7 +59,7 @@ class Client:
         if address.kind == "embedded":
             raise InvalidOption(f"{address.safe}: start the embedded server, then use its socket")
         self.address = address
-        self.settings = settings or Settings.of(address)
+        self.settings = Settings.of(address, settings)
         self._clock = clock or SystemClock()
         self._durability = Durability(self.settings.durability, self.settings.command_timeout)
         self._router: Router | None = None

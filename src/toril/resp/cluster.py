@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from toril.clock import Clock
-from toril.errors import StorageError
+from toril.errors import StorageClosed, StorageError
 from toril.resp.greet import Settings, dial, hurried
 from toril.resp.lane import Place
 from toril.resp.node import Durability, Node
@@ -159,6 +159,7 @@ class Cluster:
         self._map = SlotMap()
         self._reading: asyncio.Task[None] | None = None
         self._read_at = -_REFRESH_EVERY_S
+        self._closed = False
 
     def node(self, key: str) -> Node:
         """Give the node that should serve the key."""
@@ -187,6 +188,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Close all connections."""
+        self._closed = True
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
@@ -198,6 +200,8 @@ class Cluster:
         return self._nodes[endpoint]
 
     def _start_reading(self) -> asyncio.Task[None]:
+        if self._closed:
+            raise StorageClosed(f"client of {self._address.safe} was closed")
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
         return self._reading
@@ -276,7 +280,7 @@ def make_router(
         async def find() -> Endpoint:
             return endpoint
 
-        place = Place(address, find, shown=str(endpoint))
+        place = Place(address, find, shown=str(endpoint), alone=address.kind != "cluster")
         return Node(place, settings, clock, context, durability)
 
     if address.kind == "cluster":

@@ -104,6 +104,8 @@ class Errand:
             wire = await self.find()
         except Lost as lost:
             return lost
+        if not self.asking:
+            return await wire.send(packed)
         return (await wire.send_all(self.prefix(packed)))[-1]
 
     async def send_all(self, packed: list[bytes]) -> list[Answer]:

@@ -45,13 +45,20 @@ class Settings:
     longest_delay: float = 30.0
 
     @classmethod
-    def of(cls, address: Address) -> Settings:
-        """Take what the URL says, and the defaults for the rest."""
-        return cls(
-            command_timeout=address.timeout,
-            client_name=address.client_name,
-            durability=address.durability,
-        )
+    def of(cls, address: Address, given: Settings | None = None) -> Settings:
+        """Take what was given, then what the URL says, then the defaults."""
+        plain, base = Address(), given or cls()
+        said = {
+            "command_timeout": (address.timeout, plain.timeout),
+            "client_name": (address.client_name, plain.client_name),
+            "durability": (address.durability, plain.durability),
+        }
+        changes = {
+            name: value
+            for name, (value, default) in said.items()
+            if value != default and getattr(base, name) == default
+        }
+        return replace(base, **changes)  # type: ignore[arg-type]
 
 
 def hurried(settings: Settings) -> Settings:
@@ -226,8 +233,9 @@ async def _connect(
 def _hello(address: Address, name: str, master: bool) -> list[bytes]:
     username, password = address.login()
     login: list[str] = []
-    if password is not None:
-        login = ["AUTH", username or "default", password.reveal()]
+    if username or password is not None:
+        # A user that needs no password logs in with an empty one.
+        login = ["AUTH", username or "default", password.reveal() if password else ""]
     return [pack("HELLO", 2, *login, "SETNAME", name), *_after_login(address, master)]
 
 

@@ -33,11 +33,14 @@ class Place:
         *,
         shown: str,
         master: bool = False,
+        alone: bool = True,
     ) -> None:
         self.address = address
         self.find = find
         self.shown = shown
         self.master = master
+        self.alone = alone
+        """Whether waiting is all that helps; else who waits hears of each failed attempt."""
 
     def __str__(self) -> str:
         return self.shown
@@ -76,10 +79,10 @@ class Lane:
         self._outcome: asyncio.Future[Outcome] | None = None
 
     async def ready(self, seconds: float) -> Wire:
-        """Give the connection, after at most one attempt to make it.
+        """Give the connection, made if need be.
 
-        Raises `Lost` when that attempt failed or `seconds` were not enough, and a StorageError
-        when more attempts would not help.
+        Raises `Lost` when `seconds` were not enough or, of several nodes, when this one could not
+        be reached once; and a StorageError when more attempts would not help.
         """
         self.check_open()
         if self.wire is not None:
@@ -94,7 +97,8 @@ class Lane:
         result = outcome.result()
         if isinstance(result, Wire):
             return result
-        raise result.with_traceback(None)
+        # Anew for each caller: an error that many raise grows everybody's traceback.
+        raise type(result)(*result.args)
 
     def check_open(self) -> None:
         """Raise StorageClosed after `close`."""
@@ -208,7 +212,8 @@ class Lane:
                 )
             )
             return False
-        self._tell(error)
+        if isinstance(error, StorageError) or not self.place.alone:
+            self._tell(error)
         return True
 
     def _wait(self, delay: float) -> None:

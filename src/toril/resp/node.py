@@ -62,7 +62,8 @@ class Fence:
             marked, waited = replies.result()
             # A full server takes no new key, but may well have taken the command before it.
             failed = isinstance(marked, ServerSaid) and marked.code != "OOM"
-            group.set_result(marked if failed else waited)
+            if not group.done():
+                group.set_result(marked if failed else waited)
             self._send()
 
         mark = pack("SET", f"{self._key}{_MARK}", "", "PX", 1000)
@@ -136,7 +137,7 @@ class Node:
         self._context = context
         self._durability = durability
         self.commands = self._lane()
-        self.durable = self._lane() if durability.wanted else self.commands
+        self.durable = self._lane(self.commands) if durability.wanted else self.commands
         self.fence: Fence | None = None
         if durability.wanted:
             self.durable.on_connect = self._raise_fence

@@ -47,7 +47,7 @@ class SyncClient:
 
     def __init__(self, address: Address, settings: Settings | None = None) -> None:
         self.address = address
-        self.settings = settings or Settings.of(address)
+        self.settings = Settings.of(address, settings)
         self._context = tls_context(address)
         self._turn = threading.Lock()
         self._closed = threading.Event()

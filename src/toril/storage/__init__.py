@@ -6,10 +6,10 @@ import re
 import weakref
 from typing import Final
 
-from toril.errors import InvalidOption
+from toril.errors import InvalidOption, UnsupportedFeature
 from toril.ids import check_name
 from toril.storage.memory import MemoryStorage
-from toril.storage.protocol import Storage
+from toril.storage.protocol import Bulk, Storage
 from toril.text import printable, suggest, type_name
 
 ENTRY_POINTS: Final = "toril.storages"
@@ -61,6 +61,19 @@ def open_storage(url: str) -> Storage:
     raise InvalidOption(
         f"storage {_safe(url)!r}: unknown scheme {printable(scheme, 40)!r}."
         f"{suggest(scheme, known)} Known: {', '.join(known)}"
+    )
+
+
+def open_bulk(url: str) -> Bulk:
+    """Make the blocking, columnar side of a storage; it connects at its first call."""
+    scheme = url.partition(":")[0] if isinstance(url, str) else ""
+    if scheme in _REDIS and scheme != "embedded":
+        from toril.storage.redis.bulk import RedisBulk
+
+        return RedisBulk(url)
+    raise UnsupportedFeature(
+        f"storage {_safe(str(url))!r} cannot be read in bulk; known: "
+        f"{', '.join(one for one in _REDIS if one != 'embedded')}"
     )
 
 

@@ -210,7 +210,7 @@ def _record(
         stalls=stalls,
         processed_ms=processed or None,
         finished_ms=since if done in (State.COMPLETED, State.FAILED) else None,
-        worker_id=_worker(worker),
+        worker_id=worker_of(worker),
         progress=progress,
         result=result if completed else None,
         failure=failure,
@@ -218,7 +218,7 @@ def _record(
     )
 
 
-def _worker(member: str | bool) -> str | None:
+def worker_of(member: str | bool) -> str | None:
     """Take the id from a worker's entry, which may hold a name as well."""
     return str(member).partition("\n")[0] if member else None
 
@@ -243,7 +243,7 @@ def read_message(message: bytes) -> tuple[str, str, bytes | None]:
 
 
 # What the two free fields of an event hold, by its kind.
-_FREE_FIELDS: Final = {
+FREE_FIELDS: Final = {
     EventKind.DELAYED: ("delay_ms", ""),
     EventKind.COMPLETED: ("duration_ms", "result_size"),
     EventKind.FAILED: ("duration_ms", "reason"),
@@ -262,7 +262,7 @@ def read_entry(raw_id: bytes, blob: bytes) -> Iterator[Event]:
         word, job_id, attempt, name, worker, prev, x, y = flat[at : at + 8]
         kind = EventKind(word)
         number += 1
-        fields = zip(_FREE_FIELDS.get(kind, ()), (x, y), strict=False)
+        fields = zip(FREE_FIELDS.get(kind, ()), (x, y), strict=False)
         free = {field: value for field, value in fields if field and value is not False}
         yield Event(
             kind=kind,
@@ -271,7 +271,7 @@ def read_entry(raw_id: bytes, blob: bytes) -> Iterator[Event]:
             job_id=job_id or None,
             job_name=name or None,
             attempt=None if attempt is False else attempt,
-            worker_id=_worker(worker),
+            worker_id=worker_of(worker),
             prev=prev or None,
             **free,
         )

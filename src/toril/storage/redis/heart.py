@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import cast
 
 from toril.outcome import Lease
 from toril.resp.sync import SyncClient
 from toril.storage.protocol import Renewal
+from toril.storage.redis.layout import CHUNK
 from toril.storage.redis.leases import lease_arguments, read_renewal
 from toril.storage.redis.scripts import script
-
-_CHUNK: Final = 250
 
 
 class RedisBeat:
@@ -28,8 +27,8 @@ class RedisBeat:
         """Prolong the leases still held; report the ones that are gone."""
         lost: list[Lease] = []
         cancelled: list[Lease] = []
-        for first in range(0, len(leases), _CHUNK):
-            some = leases[first : first + _CHUNK]
+        for first in range(0, len(leases), CHUNK):
+            some = leases[first : first + CHUNK]
             head = (self._now_ms(), lease_ms)
             reply = self._client.run(
                 script("renew"), self._base(queue), *head, *lease_arguments(some)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar, assert_never, cast
 
 from toril.clock import Clock, SystemClock, wait_future
-from toril.errors import EventsTrimmed, InvalidOption, QueueBusy, StorageClosed, StorageError
+from toril.errors import InvalidOption, QueueBusy, StorageClosed, StorageError
 from toril.event import Cursor, Event
 from toril.ids import ulid
 from toril.job import JobRecord, JobSpec, State
@@ -52,15 +52,17 @@ from toril.storage.protocol import (
 )
 from toril.storage.redis import codec
 from toril.storage.redis.heart import RedisBeat
+from toril.storage.redis.layout import (
+    CHUNK,
+    LAYOUT,
+    PREFIX,
+    base_of,
+    check_layout,
+    check_trimmed,
+)
 from toril.storage.redis.leases import lease_arguments, read_renewal
 from toril.storage.redis.scripts import script
 from toril.storage.redis.waits import Replies, WakeUps
-
-PREFIX: Final = "jq"
-LAYOUT: Final = 1
-
-_CHUNK: Final = 250
-"""Items per call: keeps a script under two milliseconds of server time."""
 
 _TOKENS: Final = 4096
 """Claim tokens remembered, to know a repeated claim by."""
@@ -98,7 +100,6 @@ class RedisStorage:
         self.clock: Clock = clock or SystemClock()
         self.now_ms = 0
         """What the scripts take for the time; 0, outside of tests, for the server's clock."""
-        self._prefix = self.address.prefix or PREFIX
         self._allow_eviction = allow_eviction
         self._settings = settings
         self._server: EmbeddedServer | None = None
@@ -188,7 +189,7 @@ class RedisStorage:
         await asyncio.gather(*(one.close() for one in waits))
 
     def _base(self, queue: str) -> str:
-        return f"{{{self._prefix}:{queue}}}:"
+        return base_of(self.address.prefix, queue)
 
     async def _run(self, name: str, queue: str, *args: Argument, durable: bool = False) -> Any:
         return await self._client.run(
@@ -202,13 +203,9 @@ class RedisStorage:
             return
         meta = self._base(queue) + "meta"
         await self._client.call(meta, "HSETNX", meta, "layout", LAYOUT)
-        layout = int(cast("bytes", await self._client.call(meta, "HGET", meta, "layout")))
-        if layout > LAYOUT:
-            raise StorageError(
-                f"queue {queue!r} on {self.url} has layout {layout}, this toril knows {LAYOUT}; "
-                "upgrade toril"
-            )
-        names = f"{self._prefix}:queues"
+        found = cast("bytes | None", await self._client.call(meta, "HGET", meta, "layout"))
+        check_layout(found, queue, self.url)
+        names = f"{self.address.prefix or PREFIX}:queues"
         await self._client.call(names, "SADD", names, queue)
         self._registered[queue] = now
 
@@ -295,7 +292,7 @@ class RedisStorage:
         return (
             claim.token,
             worker,
-            min(claim.count, _CHUNK),
+            min(claim.count, CHUNK),
             claim.lease_ms,
             rate.max,
             rate.duration_ms,
@@ -444,14 +441,7 @@ class RedisStorage:
             return []
         events = [event for entry in entries for event in codec.read_entry(entry[0], entry[1][1])]
         first = events[0].cursor.major if events else last + 1
-        gone = min(first - 1, stop) - after.major
-        if gone > 0:
-            raise EventsTrimmed(
-                f"{gone:,} events after {after} of queue {queue!r} are gone; "
-                f"read on from {Cursor(first - 1)}, or keep more with events_kept=",
-                count=gone,
-                resume=Cursor(first - 1),
-            )
+        check_trimmed(queue, after.major, first, stop)
         return [event for event in events if after < event.cursor and event.cursor.major <= stop][
             :limit
         ]
@@ -486,7 +476,7 @@ class RedisStorage:
 
     async def queues(self) -> Sequence[str]:
         """Name the queues that hold anything."""
-        names = f"{self._prefix}:queues"
+        names = f"{self.address.prefix or PREFIX}:queues"
         found = cast("list[bytes]", await self._call(names, "SMEMBERS", names))
         return sorted(name.decode() for name in found)
 
@@ -530,7 +520,7 @@ class RedisStorage:
         gone: list[str] = []
         skipped = 0
         while limit is None or so_far + len(gone) < limit:
-            room = _CHUNK if limit is None else min(_CHUNK, limit - so_far - len(gone))
+            room = CHUNK if limit is None else min(CHUNK, limit - so_far - len(gone))
             page = await self._run("oldest", queue, letter, skipped, room)
             if not page:
                 break
@@ -547,7 +537,7 @@ class RedisStorage:
                 f"queue {queue!r}: {active} jobs are running; wait for them, "
                 "or destroy it with force=True"
             )
-        names = f"{self._prefix}:queues"
+        names = f"{self.address.prefix or PREFIX}:queues"
         await self._call(names, "SREM", names, queue)
         self._registered.pop(queue, None)
 
@@ -681,7 +671,7 @@ class RedisStorage:
 
 
 def _chunks(items: Sequence[T]) -> Iterable[Sequence[T]]:
-    return (items[first : first + _CHUNK] for first in range(0, len(items), _CHUNK))
+    return (items[first : first + CHUNK] for first in range(0, len(items), CHUNK))
 
 
 def _receipt(job_id: str, answer: str) -> Receipt:

@@ -1,0 +1,227 @@
+"""Columns in and out of the lean layout, blocking: what Spark's executors use.
+
+No event loop and no object per row: packed events are sliced into columns, records are
+appended field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, cast
+
+from toril.event import Cursor, EventKind
+from toril.ids import check_name
+from toril.job import DEFAULT_TERMS, JobRecord, JobSpec, State, Terms
+from toril.resp.client import Settings
+from toril.resp.sync import SyncClient
+from toril.resp.url import Address, parse_url
+from toril.storage.protocol import EventColumns, JobColumns, Span, Written
+from toril.storage.redis import codec
+from toril.storage.redis.layout import CHUNK, LAYOUT, PREFIX, base_of, check_layout, check_trimmed
+from toril.storage.redis.scripts import script
+
+_FREE: Final = (
+    "reason",
+    "delay_ms",
+    "duration_ms",
+    "result_size",
+    "progress",
+    "dedup_id",
+    "other_id",
+    "count",
+)
+
+
+class RedisBulk:
+    """The `Bulk` facet of the lean layout; crosses a process border as its URL."""
+
+    def __init__(self, url: str | Address, settings: Settings | None = None) -> None:
+        self.address = parse_url(url) if isinstance(url, str) else url
+        self._client = SyncClient(self.address, settings)
+        self._registered: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"RedisBulk({self.address.safe!r})"
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._client.close()
+
+    def span(self, queue: str) -> Span:
+        """Tell which events there are."""
+        base = base_of(self.address.prefix, queue)
+        last = self._last(base)
+        entries = cast(
+            "list[list[Any]]",
+            self._client.call(base, "XRANGE", base + "events", "-", "+", "COUNT", 1),
+        )
+        first = last
+        if entries:
+            first = next(codec.read_entry(entries[0][0], entries[0][1][1])).cursor.major - 1
+        return Span(first=Cursor(first), last=Cursor(last))
+
+    def _last(self, base: str) -> int:
+        found = cast("bytes | None", self._client.call(base, "HGET", base + "meta", "e"))
+        return int(found or 0)
+
+    def read_events(
+        self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
+    ) -> EventColumns:
+        """Read up to `limit` events."""
+        base = base_of(self.address.prefix, queue)
+        entries = cast(
+            "list[list[Any]]",
+            self._client.call(
+                base, "XRANGE", base + "events", f"({after.major}", "+", "COUNT", limit
+            ),
+        )
+        last = self._last(base)
+        stop = last if until is None else min(until.major, last)
+        columns = _no_events()
+        if after.major >= stop:
+            return columns
+        for raw_id, (_, blob) in entries:
+            _append_entry(columns, raw_id, blob, after.major, min(stop, after.major + limit))
+        check_trimmed(queue, after.major, columns["number"][0] if entries else last + 1, stop)
+        return columns
+
+    def read_jobs(self, queue: str, state: State, start: int, stop: int) -> JobColumns:
+        """Read jobs of one state."""
+        columns = _no_jobs()
+        if state is State.WAITING_CHILDREN:
+            return columns
+        base = base_of(self.address.prefix, queue)
+        letter = codec.LETTERS[state]
+        for first in range(start, stop, CHUNK):
+            last = min(first + CHUNK, stop)
+            page = cast(
+                "list[bytes]", self._client.run(script("peek"), base, 0, letter, first, last)
+            )
+            ids = [one.decode() for one in page]
+            reply = cast("Sequence[Any]", self._client.run(script("get"), base, 0, *ids))
+            for record in codec.read_records(ids, reply):
+                if record is not None:
+                    _append_job(columns, record)
+            if len(page) < last - first:
+                break
+        return columns
+
+    def write_jobs(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        payloads: Sequence[bytes],
+        names: Sequence[str] | str = "job",
+        terms: Sequence[Terms] | Terms = DEFAULT_TERMS,
+    ) -> Written:
+        """Store jobs; an id that is there already is left alone."""
+        for job_id in ids:
+            check_name("job", job_id)
+        self._register(check_name("queue", queue))
+        base = base_of(self.address.prefix, queue)
+        created = 0
+        rows = zip(ids, payloads, _each(names, len(ids)), _each(terms, len(ids)), strict=True)
+        for some in _groups(rows):
+            args: list[str | bytes | int] = [0]
+            for job_id, payload, name, one in some:
+                # The id is its own origin: a replayed row is the same hand-in.
+                spec = JobSpec(id=job_id, name=name, payload=payload, terms=one)
+                args += (job_id, codec.pack_head(spec, ""), codec.pack_spec(spec))
+            answers = cast("list[bytes]", self._client.run(script("enqueue"), base, *args))
+            created += sum(answer.startswith(b"+") for answer in answers)
+        return Written(created=created, duplicates=len(ids) - created)
+
+    def _register(self, queue: str) -> None:
+        if queue in self._registered:
+            return
+        base, url = base_of(self.address.prefix, queue), self.address.safe
+        self._client.call(base, "HSETNX", base + "meta", "layout", LAYOUT)
+        found = cast("bytes | None", self._client.call(base, "HGET", base + "meta", "layout"))
+        check_layout(found, queue, url)
+        names = f"{self.address.prefix or PREFIX}:queues"
+        self._client.call(names, "SADD", names, queue)
+        self._registered.add(queue)
+
+
+def _no_events() -> EventColumns:
+    return cast("EventColumns", {name: [] for name in EventColumns.__annotations__})
+
+
+def _no_jobs() -> JobColumns:
+    return cast("JobColumns", {name: [] for name in JobColumns.__annotations__})
+
+
+def _append_entry(columns: EventColumns, raw_id: bytes, blob: bytes, after: int, stop: int) -> None:
+    """Append the events of one stream entry that lie after one number and up to another."""
+    time_ms, flat = codec.unpack(blob)
+    count = len(flat) // 8
+    first = int(raw_id.partition(b"-")[0]) - count + 1
+    low, high = max(0, after + 1 - first), min(count, stop + 1 - first)
+    if low >= high:
+        return
+    flat = flat[8 * low : 8 * high]
+    kinds = flat[0::8]
+    columns["number"] += range(first + low, first + high)
+    columns["kind"] += kinds
+    columns["time_ms"] += [time_ms] * len(kinds)
+    columns["job_id"] += _or_none(flat[1::8])
+    columns["attempt"] += [None if one is False else one for one in flat[2::8]]
+    columns["job_name"] += _or_none(flat[3::8])
+    columns["worker_id"] += [codec.worker_of(one) for one in flat[4::8]]
+    columns["prev"] += _or_none(flat[5::8])
+    _append_free(columns, kinds, flat[6::8], flat[7::8])
+
+
+def _append_free(
+    columns: EventColumns, kinds: Sequence[str], xs: Sequence[Any], ys: Sequence[Any]
+) -> None:
+    """Sort the two free fields of each event into the columns they mean."""
+    rows = cast("dict[str, list[Any]]", columns)
+    at = len(rows[_FREE[0]])
+    for name in _FREE:
+        rows[name] += [None] * len(kinds)
+    for row, (kind, x, y) in enumerate(zip(kinds, xs, ys, strict=True), at):
+        for field, value in zip(codec.FREE_FIELDS.get(EventKind(kind), ()), (x, y), strict=False):
+            if field and value is not False:
+                rows[field][row] = value
+
+
+def _or_none(values: Iterable[Any]) -> list[Any]:
+    return [one or None for one in values]
+
+
+def _append_job(columns: JobColumns, record: JobRecord) -> None:
+    spec, failure = record.spec, record.failure
+    columns["id"].append(spec.id)
+    columns["name"].append(spec.name)
+    columns["state"].append(record.state.value)
+    columns["payload"].append(spec.payload)
+    columns["priority"].append(spec.terms.priority)
+    columns["max_attempts"].append(spec.terms.attempts)
+    columns["created_ms"].append(record.created_ms)
+    columns["due_ms"].append(record.due_ms)
+    columns["attempts_made"].append(record.attempts_made)
+    columns["attempts_started"].append(record.attempts_started)
+    columns["stalls"].append(record.stalls)
+    columns["processed_ms"].append(record.processed_ms)
+    columns["finished_ms"].append(record.finished_ms)
+    columns["worker_id"].append(record.worker_id)
+    columns["progress"].append(record.progress)
+    columns["result"].append(record.result)
+    columns["failure_kind"].append(None if failure is None else failure.kind)
+    columns["failure_reason"].append(None if failure is None else failure.reason)
+
+
+def _each(values: Any, count: int) -> Iterable[Any]:
+    return [values] * count if isinstance(values, str | Terms) else values
+
+
+def _groups(rows: Iterable[tuple[Any, ...]]) -> Iterable[list[tuple[Any, ...]]]:
+    group: list[tuple[Any, ...]] = []
+    for row in rows:
+        group.append(row)
+        if len(group) == CHUNK:
+            yield group
+            group = []
+    if group:
+        yield group

@@ -1,0 +1,40 @@
+"""Names and limits that the asynchronous and the blocking side of the layout share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from toril.errors import EventsTrimmed, StorageError
+from toril.event import Cursor
+
+PREFIX: Final = "jq"
+LAYOUT: Final = 1
+
+CHUNK: Final = 250
+"""Items per call: keeps a script under two milliseconds of server time."""
+
+
+def base_of(prefix: str | None, queue: str) -> str:
+    """The base of a queue's keys; its braces put them all into one slot of a cluster."""
+    return f"{{{prefix or PREFIX}:{queue}}}:"
+
+
+def check_layout(found: bytes | None, queue: str, url: str) -> None:
+    """Refuse a layout newer than ours."""
+    if found is not None and int(found) > LAYOUT:
+        raise StorageError(
+            f"queue {queue!r} on {url} has layout {int(found)}, this toril knows {LAYOUT}; "
+            "upgrade toril"
+        )
+
+
+def check_trimmed(queue: str, after: int, first: int, stop: int) -> None:
+    """Raise `EventsTrimmed` if events after `after` and up to `stop` lie before `first`."""
+    gone = min(first - 1, stop) - after
+    if gone > 0:
+        raise EventsTrimmed(
+            f"{gone:,} events after {Cursor(after)} of queue {queue!r} are gone; "
+            f"read on from {Cursor(first - 1)}, or keep more with events_kept=",
+            count=gone,
+            resume=Cursor(first - 1),
+        )
