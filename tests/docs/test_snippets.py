@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import subprocess
 import sys
@@ -55,6 +56,7 @@ def complaint(snippet: Snippet, directory: Path) -> str:
         done = subprocess.run(
             [sys.executable, "-X", "dev", "-W", "error", str(script)],
             cwd=directory,
+            env={**os.environ, "TORIL_HOME": str(directory / ".toril")},
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
@@ -92,7 +94,7 @@ def test_every_link_inside_the_repository_leads_somewhere(page: Path) -> None:
 
 def test_the_readme_opens_with_a_sum_that_is_five() -> None:
     first = next(snippets(ROOT / "README.md"))
-    assert 'storage="memory:"' in first.code
+    assert 'Queue("hello")' in first.code
     assert first.output == "5\n"
 
 
