@@ -95,7 +95,7 @@ class RedisBulk:
         for first in range(start, stop, CHUNK):
             last = min(first + CHUNK, stop)
             page = cast(
-                "list[bytes]", self._client.run(script("peek"), base, 0, letter, first, last)
+                "list[bytes]", self._client.run(script("peek"), base, 0, letter, first, last, 0)
             )
             ids = [one.decode() for one in page]
             reply = cast("Sequence[Any]", self._client.run(script("get"), base, 0, *ids))

@@ -471,7 +471,7 @@ class RedisStorage:
         if state is State.WAITING_CHILDREN:
             return ()
         letter = codec.LETTERS[state]
-        ids = [one.decode() for one in await self._run("peek", queue, letter, start, stop)]
+        ids = [one.decode() for one in await self._run("peek", queue, letter, start, stop, 0)]
         return [record for record in await self.get(queue, ids) if record is not None]
 
     async def queues(self) -> Sequence[str]:
@@ -521,7 +521,7 @@ class RedisStorage:
         skipped = 0
         while limit is None or so_far + len(gone) < limit:
             room = CHUNK if limit is None else min(CHUNK, limit - so_far - len(gone))
-            page = await self._run("oldest", queue, letter, skipped, room)
+            page = await self._run("peek", queue, letter, skipped, skipped + room, 1)
             if not page:
                 break
             deleted = await self._run("purge", queue, older_ms, letter, *page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final, cast
 
 from toril.clock import Clock, wait_future
@@ -11,9 +12,11 @@ from toril.errors import StorageError
 from toril.resp.client import Client, Reply
 from toril.storage.protocol import Ending
 from toril.storage.redis import codec
+from toril.storage.redis.scripts import script
 
 _BLOCK_S: Final = 5.0
 _POPPED: Final = 500
+_LAST_WORDS_S: Final = 1.0
 
 
 class WakeUps:
@@ -24,6 +27,7 @@ class WakeUps:
         self._key = key
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
+        self._chores: set[asyncio.Task[None]] = set()
 
     async def wait(self, clock: Clock, seconds: float) -> None:
         """Return when told, or when the time is up."""
@@ -36,8 +40,8 @@ class WakeUps:
             if future.done():
                 future.result()
         except asyncio.CancelledError:
-            if future.done():  # told and gone: pass it on
-                self._wake_one()
+            if future.done() and future.exception() is None and not self._wake_one():
+                self._pass_on()  # told and gone, and nobody else here
             raise
         finally:
             if not future.done():
@@ -49,6 +53,8 @@ class WakeUps:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        if self._chores:
+            await asyncio.wait(self._chores, timeout=_LAST_WORDS_S)
         for future in self._waiters:
             if not future.done():
                 future.set_result(None)
@@ -59,14 +65,21 @@ class WakeUps:
             if not future.done():
                 future.set_result(None)
 
-    def _wake_one(self) -> None:
+    def _pass_on(self) -> None:
+        chore = asyncio.create_task(self._return(b"1"))
+        self._chores.add(chore)
+        chore.add_done_callback(self._chores.discard)
+
+    def _wake_one(self) -> bool:
         for future in self._waiters:
             if not future.done():
                 future.set_result(None)
-                return
+                return True
+        return False
 
     async def _listen(self) -> None:
-        while self._waiters:
+        # Asked anew each time: somebody may come while a word is put back.
+        while any(not future.done() for future in self._waiters):
             try:
                 told = await self._client.block(
                     self._key,
@@ -79,17 +92,15 @@ class WakeUps:
                     if not future.done():
                         future.set_exception(error)
                 return
-            if told:
-                if any(not future.done() for future in self._waiters):
-                    self._wake_one()
-                else:
-                    await self._return(told)
-                    return
+            if told and not self._wake_one():
+                await self._return(told)
 
     async def _return(self, told: Reply) -> None:
-        """Put back a word that found nobody."""
+        """Put back a word that found nobody; a script may, also when memory is short."""
         if told:
-            await self._client.call(self._key, "RPUSH", self._key, "1")
+            # A server that is away or forgot needs no word: whoever reconnects claims.
+            with suppress(StorageError):
+                await self._client.run(script("ring"), self._key.removesuffix("wake"), 0)
 
 
 class Replies:

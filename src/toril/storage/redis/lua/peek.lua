@@ -1,5 +1,6 @@
--- Name the jobs start <= n < stop of a state: next to run first, newest finished first.
--- ARGV: time, state letter, start, stop
+-- Name the jobs start <= n < stop of a state: next to run first, newest finished first, or, if
+-- asked, oldest finished first.
+-- ARGV: time, state letter, start, stop, oldest first (0|1)
 -- Returns ids
 -- Events: none
 
@@ -10,7 +11,7 @@ if state == 'd' then return call('ZRANGE', DELAYED, start, stop - 1) end
 if state == 'a' then return call('ZRANGE', PROCESSING, start, stop - 1) end
 if SHELF[state] then
   sweep(1000)
-  return call('ZREVRANGE', SHELF[state], start, stop - 1)
+  return call(ARGV[5] == '1' and 'ZRANGE' or 'ZREVRANGE', SHELF[state], start, stop - 1)
 end
 
 -- The plain line holds stale entries; only where there are none can it be cut by number.
