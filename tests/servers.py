@@ -66,19 +66,18 @@ class Server:
 
     def start(self) -> None:
         """Start and wait until it answers."""
-        log = Path(self.directory, "log").open("ab")
-        self.process = subprocess.Popen(
-            [
-                str(self.binary),
-                *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.directory),
-                *("--save", "", *self._options),
-            ],
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        log.close()
+        with Path(self.directory, "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    str(self.binary),
+                    *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.directory),
+                    *("--save", "", *self._options),
+                ],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         deadline = time.monotonic() + 10
         while not self._answers():
             assert self.process.poll() is None, Path(self.directory, "log").read_text()
