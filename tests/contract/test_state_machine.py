@@ -69,18 +69,20 @@ def effort(share: float, *, shrink: bool = True) -> settings:
     )
 
 
+@pytest.mark.timeout(600)
 def test_the_memory_storage_does_what_the_contract_says_step_by_step() -> None:
     MemoryMachine.seen.clear()
-    run_state_machine_as_test(MemoryMachine, settings=effort(3))
+    run_state_machine_as_test(MemoryMachine, settings=effort(1))
     assert set(MemoryMachine.seen) >= TROUBLE
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("server", ["valkey", "redis", "cluster"])
 def test_the_redis_storage_does_what_the_contract_says_step_by_step(
     server: str, request: pytest.FixtureRequest
 ) -> None:
     RedisMachine.url = url_of(server, request)
     RedisMachine.seen.clear()
-    run_state_machine_as_test(RedisMachine, settings=effort(1, shrink=False))
-    # A third of the memory's examples: the rarest troubles may not have come up.
-    assert len(TROUBLE & set(RedisMachine.seen)) >= len(TROUBLE) - 4
+    run_state_machine_as_test(RedisMachine, settings=effort(0.3, shrink=False))
+    # Fewer examples than on memory: the rarest troubles may not have come up.
+    assert len(TROUBLE & set(RedisMachine.seen)) >= len(TROUBLE) / 2
