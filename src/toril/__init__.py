@@ -47,6 +47,7 @@ from toril.serde import JsonSerde, MsgpackSerde, Serde
 from toril.storage import open_storage
 from toril.storage.memory import MemoryStorage
 from toril.storage.protocol import Storage
+from toril.sync import SyncQueue
 from toril.worker import Worker, WorkerState
 from toril.worker_options import Limiter
 
@@ -103,6 +104,7 @@ __all__ = [
     "StorageError",
     "StorageFull",
     "StorageUnavailable",
+    "SyncQueue",
     "SystemClock",
     "TorilError",
     "TorilWarning",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from toril.worker_options import WorkerOverrides
 
 RESULT_TTL_S: Final = 3600.0
 """How long the reliable verbs keep a finished job, unless told otherwise."""
+
+_LAST_LOOK_S: Final = 1.0
 
 OnFailed = Literal["requeue", "keep"]
 
@@ -337,6 +340,17 @@ class Queue(TendedQueue[In, Out]):
         return self._unwrap(ending)
 
     async def _look_again(self, job_id: str, limit_s: float) -> Ending:
+        """Take a last look; a storage that is away must not make the wait much longer."""
+        looking = asyncio.ensure_future(self._last_look(job_id, limit_s))
+        try:
+            if not await wait_future(self.clock, looking, _LAST_LOOK_S):
+                late = f"no result for job {job_id!r} after {limit_s:g} s"
+                raise WaitTimeout(f"{late}: {self.storage.url} does not answer", job_id=job_id)
+        finally:
+            looking.cancel()
+        return looking.result()
+
+    async def _last_look(self, job_id: str, limit_s: float) -> Ending:
         """Find the end that came with the time limit, or say why there is none."""
         try:
             endings = await self.storage.finished(self.name, [job_id], 0)

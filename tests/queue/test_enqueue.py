@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -598,12 +599,14 @@ def test_a_url_nobody_knows_is_refused(url: str) -> None:
         Queue("emails", url)
 
 
-def test_without_storage_and_environment_the_way_out_is_named(
-    monkeypatch: pytest.MonkeyPatch,
+def test_without_storage_and_environment_it_is_an_embedded_server_not_started_yet(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("TORIL_URL", raising=False)
-    with pytest.raises(InvalidOption, match="pass storage='memory:' or set TORIL_URL"):
-        Queue("emails")
+    monkeypatch.setenv("TORIL_HOME", str(tmp_path / "home"))
+    queue: AnyQueue = Queue("emails")
+    assert queue.storage.url == "embedded:"
+    assert not (tmp_path / "home").exists()
 
 
 async def test_without_storage_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:

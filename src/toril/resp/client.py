@@ -105,10 +105,18 @@ class Client:
             return answer
         return await self._insist(self._errand(key), packed, answer, wire)
 
-    async def run(self, script: Script, key: str, *args: Argument, durable: bool = False) -> Reply:
+    async def run(
+        self,
+        script: Script,
+        key: str,
+        *args: Argument,
+        durable: bool = False,
+        again: Argument | None = None,
+    ) -> Reply:
         """Run a script with one key; a server that does not know it gets it first.
 
-        A durable run returns when the effect is as safe as `durability` asks.
+        A durable run returns when the effect is as safe as `durability` asks. `again` takes the
+        place of the last argument when the call is repeated, for scripts that must know.
         """
         sha = script.sha
         if sha not in self._scripts:
@@ -116,11 +124,17 @@ class Client:
         packed = pack_command(("EVALSHA", sha, 1, key, *args))  # type: ignore[arg-type]
         lane = self._lane
         if lane is None or (wire := lane.wire) is None or (durable and self._durability.wanted):
-            return await self._insist(self._errand(key, durable), packed, shas=(sha,))
+            repeat = None if again is None else ("EVALSHA", sha, 1, key, *args[:-1], again)
+            return await self._insist(
+                self._errand(key, durable), packed, shas=(sha,), repeat=repeat
+            )
         answer = await wire.send(packed)
         if not isinstance(answer, Exception):
             return answer
-        return await self._insist(self._errand(key), packed, answer, wire, shas=(sha,))
+        repeat = None if again is None else ("EVALSHA", sha, 1, key, *args[:-1], again)
+        return await self._insist(
+            self._errand(key), packed, answer, wire, shas=(sha,), repeat=repeat
+        )
 
     def learn(self, *scripts: Script) -> None:
         """Make scripts known, so that an EVALSHA inside a pipeline can be loaded again."""
@@ -220,14 +234,20 @@ class Client:
         answer: Answer = None,
         wire: Wire | None = None,
         shas: tuple[str, ...] = (),
+        repeat: Sequence[Argument] | None = None,
     ) -> Reply:
-        """Repeat a command until it is answered; `answer` is what a first try on `wire` gave."""
+        """Repeat a command until it is answered; `answer` is what a first try on `wire` gave.
+
+        `repeat` is what to send from the second time on, if it differs.
+        """
         if wire is None:
             answer = await self._try(errand, packed)
         else:
             errand.resume(wire)
         while isinstance(answer, ServerSaid | Lost):
             await errand.recover(answer, shas)
+            if repeat is not None:
+                packed, repeat = pack(*repeat), None
             answer = await self._try(errand, packed)
         return answer
 

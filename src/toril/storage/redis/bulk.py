@@ -57,7 +57,7 @@ class RedisBulk:
         )
         first = last
         if entries:
-            first = next(codec.read_entry(entries[0][0], entries[0][1][1])).cursor.major - 1
+            first = _first(entries) - 1
         return Span(first=Cursor(first), last=Cursor(last))
 
     def _last(self, base: str) -> int:
@@ -69,20 +69,22 @@ class RedisBulk:
     ) -> EventColumns:
         """Read up to `limit` events."""
         base = base_of(self.address.prefix, queue)
+        # First how far they go: one that is added in between must not count as trimmed.
+        last = self._last(base)
+        stop = last if until is None else min(until.major, last)
+        columns = _no_events()
+        if after.major >= stop:
+            return columns
         entries = cast(
             "list[list[Any]]",
             self._client.call(
                 base, "XRANGE", base + "events", f"({after.major}", "+", "COUNT", limit
             ),
         )
-        last = self._last(base)
-        stop = last if until is None else min(until.major, last)
-        columns = _no_events()
-        if after.major >= stop:
-            return columns
         for raw_id, (_, blob) in entries:
             _append_entry(columns, raw_id, blob, after.major, min(stop, after.major + limit))
-        check_trimmed(queue, after.major, columns["number"][0] if entries else last + 1, stop)
+        first = _first(entries) if entries else last + 1
+        check_trimmed(queue, after.major, first, stop)
         return columns
 
     def read_jobs(self, queue: str, state: State, start: int, stop: int) -> JobColumns:
@@ -141,6 +143,11 @@ class RedisBulk:
         names = f"{self.address.prefix or PREFIX}:queues"
         self._client.call(names, "SADD", names, queue)
         self._registered.add(queue)
+
+
+def _first(entries: list[list[Any]]) -> int:
+    raw_id, (_, blob) = entries[0]
+    return next(codec.read_entry(raw_id, blob)).cursor.major
 
 
 def _no_events() -> EventColumns:

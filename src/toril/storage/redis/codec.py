@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 import msgpack
 
+from toril.errors import SerdeError
 from toril.event import Cursor, Event, EventKind
 from toril.job import Dedup, JobRecord, JobSpec, Keep, State, Terms
 from toril.outcome import CANCELLED, Answer, Failure, Lease
@@ -139,10 +140,26 @@ def pack_spec(spec: JobSpec) -> bytes:
     return pack((spec.name, spec.payload, pack_terms(spec.terms), spec.origin))
 
 
-def unpack_spec(job_id: str, blob: bytes) -> JobSpec:
-    """Undo `pack_spec`."""
-    name, payload, terms, origin = unpack(blob)
-    return JobSpec(id=job_id, name=name, payload=payload, terms=unpack_terms(terms), origin=origin)
+def unpack_spec(job_id: str, blob: bytes | None) -> JobSpec:
+    """Undo `pack_spec`; raise SerdeError for bytes that it did not make."""
+    try:
+        name, payload, terms, origin = unpack(cast("bytes", blob))
+        known = unpack_terms(terms)
+        if not isinstance(name, str) or not isinstance(payload, bytes):
+            raise TypeError(f"name and payload are {type(name)} and {type(payload)}")
+    except Exception as error:  # whatever lies there, it is not ours
+        fate = "missing" if blob is None else "unreadable"
+        raise SerdeError(f"job {job_id!r}: its stored name, data and options are {fate}") from error
+    return JobSpec(id=job_id, name=name, payload=payload, terms=known, origin=origin)
+
+
+def _spec(job_id: str, blob: bytes | None) -> tuple[JobSpec, Failure | None]:
+    """Read a spec, or make one that holds the place of the unreadable, and say why."""
+    try:
+        return unpack_spec(job_id, blob), None
+    except SerdeError as error:
+        failure = Failure(kind="SerdeError", reason=str(error))
+        return JobSpec(id=job_id, name="unreadable", payload=blob or b""), failure
 
 
 def pack_failure(failure: Failure) -> bytes:
@@ -171,17 +188,19 @@ def read_batch(claim_token: str, reply: Packed) -> Batch:
     )
 
 
-def _claimed(token: str, now: int, raw_id: bytes, blob: bytes, *facts: int) -> Claimed:
+def _claimed(token: str, now: int, raw_id: bytes, blob: bytes | None, *facts: int) -> Claimed:
     job_id = raw_id.decode()
     created, made, started, stalls = facts
+    spec, doom = _spec(job_id, blob)
     return Claimed(
-        spec=unpack_spec(job_id, blob),
+        spec=spec,
         lease=Lease(job_id=job_id, token=token, attempt=made + 1, note=str(started)),
         created_ms=created,
         age_ms=max(0, now - created),
         started=started,
         attempts_made=made,
         stalls=stalls,
+        doom=doom,
     )
 
 
@@ -193,7 +212,7 @@ def read_records(ids: Sequence[str], reply: Packed) -> Iterator[JobRecord | None
 
 
 def _record(
-    job_id: str, raw: bytes, blob: bytes, result: bytes | None, progress: bytes | None
+    job_id: str, raw: bytes, blob: bytes | None, result: bytes | None, progress: bytes | None
 ) -> JobRecord:
     state, _, created, made, started, stalls, _, _, worker, since, processed, *rest = unpack(raw)
     extra = rest[-1]
@@ -201,7 +220,7 @@ def _record(
     completed = done is State.COMPLETED
     failure, stacks = _failure(None if completed or not (made or stalls) else result)
     return JobRecord(
-        spec=unpack_spec(job_id, blob),
+        spec=_spec(job_id, blob)[0],
         state=done,
         created_ms=created,
         due_ms=(extra or {}).get("d"),

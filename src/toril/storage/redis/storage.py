@@ -191,9 +191,16 @@ class RedisStorage:
     def _base(self, queue: str) -> str:
         return base_of(self.address.prefix, queue)
 
-    async def _run(self, name: str, queue: str, *args: Argument, durable: bool = False) -> Any:
+    async def _run(
+        self,
+        name: str,
+        queue: str,
+        *args: Argument,
+        durable: bool = False,
+        again: Argument | None = None,
+    ) -> Any:
         return await self._client.run(
-            script(name), self._base(queue), self.now_ms, *args, durable=durable
+            script(name), self._base(queue), self.now_ms, *args, durable=durable, again=again
         )
 
     async def _register(self, queue: str) -> None:
@@ -278,7 +285,8 @@ class RedisStorage:
 
     async def claim(self, queue: str, claim: Claim) -> Batch:
         """Lease up to `count` jobs that may start now."""
-        return codec.read_batch(claim.token, await self._run("claim", queue, *self._wish(claim)))
+        reply = await self._run("claim", queue, *self._wish(claim), again=1)
+        return codec.read_batch(claim.token, reply)
 
     def _wish(self, claim: Claim) -> tuple[Argument, ...]:
         rate = claim.rate or Rate(max=0, duration_ms=0)
@@ -350,9 +358,11 @@ class RedisStorage:
             args: list[Argument] = [len(some)]
             for outcome in some:
                 args += _outcome(outcome)
+            again = None
             if refill is not None and number == len(groups) - 1:
                 args += self._wish(refill)
-            letters, claimed = await self._run("settle", queue, *args, durable=True)
+                again = 1
+            letters, claimed = await self._run("settle", queue, *args, durable=True, again=again)
             answers += [codec.ANSWERS[letter] for letter in letters.decode()]
             if claimed and refill is not None:
                 batch = codec.read_batch(refill.token, claimed)
@@ -431,14 +441,15 @@ class RedisStorage:
         self, queue: str, after: Cursor, until: Cursor | None, limit: int
     ) -> list[Event]:
         key, meta = self._base(queue) + "events", self._base(queue) + "meta"
-        entries = cast(
-            "list[list[Any]]",
-            await self._call(key, "XRANGE", key, f"({after.major}", "+", "COUNT", limit),
-        )
+        # First how far they go: one that is added in between must not count as trimmed.
         last = int(cast("bytes | None", await self._call(meta, "HGET", meta, "e")) or 0)
         stop = last if until is None else min(until.major, last)
         if after.major >= stop:
             return []
+        entries = cast(
+            "list[list[Any]]",
+            await self._call(key, "XRANGE", key, f"({after.major}", "+", "COUNT", limit),
+        )
         events = [event for entry in entries for event in codec.read_entry(entry[0], entry[1][1])]
         first = events[0].cursor.major if events else last + 1
         check_trimmed(queue, after.major, first, stop)

@@ -172,7 +172,8 @@ class Replies:
         watchers = self._watchers.get(job_id)
         if watchers is None:
             return
-        # A large result is not sent along; its waiter asks for it.
+        # A large result is not sent along; its waiter asks for it, and must not find an older one.
+        self._news.pop(job_id, None)
         if letter in "xg" or payload is not None:
             self._news[job_id] = codec.read_ending(job_id, letter, payload)
         for future in watchers:

@@ -9,6 +9,8 @@ local function promote_due()
       enter(id, record, false)
       tell('waiting', id, record, 'delayed')
       call('HSET', JOBS, id, pack(record))
+    else
+      condemn(id, 'delayed')
     end
   end
   flush('RPUSH', QUEUE, pushes)
@@ -39,7 +41,7 @@ local function grant_again(list, token, lease)
   for first = 1, #ids, 1000 do
     local some = { unpack(ids, first, math.min(first + 999, #ids)) }
     for number, raw in ipairs(call('HMGET', JOBS, unpack(some))) do
-      local record = raw and unpack_msg(raw)
+      local record = raw and decode(raw)
       if record and record[STATE] == 'a' and record[TOKEN] == token then
         call('ZADD', PROCESSING, lease_end(lease, count), some[number])
         granted(list, some[number], record, call('HGET', SPECS, some[number]))
@@ -59,21 +61,29 @@ local function take(want)
     if not entries or #entries == 0 then break end
     local some, tickets = {}, {}
     for number, entry in ipairs(entries) do
-      local colon = string.find(entry, ':', 1, true)
+      local colon = string.find(entry, ':', 1, true) or #entry + 1
       tickets[number] = tonumber(string.sub(entry, 1, colon - 1))
       some[number] = string.sub(entry, colon + 1)
     end
     for number, raw in ipairs(call('HMGET', JOBS, unpack(some))) do
-      local record = raw and unpack_msg(raw)
+      local record = raw and decode(raw)
       if record and record[STATE] == 'w' and record[TICKET] == tickets[number] then
         ids[#ids + 1] = some[number]
         records[#records + 1] = record
       else
         stale = stale + 1
+        if raw and not record then condemn(some[number], 'waiting') end
       end
     end
   end
-  if stale > 0 then call('HINCRBY', META, 'stale', -stale) end
+  if stale > 0 then
+    -- An empty line has no stale entries, whatever was counted: a record may have been deleted.
+    if call('LLEN', QUEUE) == 0 then
+      call('HDEL', META, 'stale')
+    else
+      call('HINCRBY', META, 'stale', -stale)
+    end
+  end
   if #ids < want and call('LLEN', QUEUE) == 0 then
     local popped = call('ZPOPMIN', PRIORITIZED, want - #ids)
     for number = 1, #popped, 2 do
@@ -81,6 +91,8 @@ local function take(want)
       if record then
         ids[#ids + 1] = popped[number]
         records[#records + 1] = record
+      else
+        condemn(popped[number], 'prioritized')
       end
     end
   end

@@ -12,15 +12,15 @@ repeat
   local page = call('HSCAN', JOBS, cursor, 'COUNT', 1000)
   cursor = page[1]
   for number = 1, #page[2], 2 do
-    local id, record = page[2][number], unpack_msg(page[2][number + 1])
-    local extra = record[EXTRA]
+    local id, record = page[2][number], decode(page[2][number + 1])
+    local extra = record and record[EXTRA]
     if extra and extra.h then call('DEL', base .. 'logs:' .. id) end
     if extra and extra.k then call('DEL', base .. 'dedup:' .. extra.k) end
-    if record[STATE] ~= 'g' and not SHELF[record[STATE]] then reply(id, record, 'g') end
+    if record and record[STATE] ~= 'g' and not SHELF[record[STATE]] then reply(id, record, 'g') end
   end
 until cursor == '0'
 local last = call('HGET', META, 'e')
 call('UNLINK', JOBS, SPECS, RESULTS, PROGRESS, QUEUE, PRIORITIZED, DELAYED, PROCESSING, SHELF.c,
-     SHELF.f, EXPIRY, WAKE, META, base .. 'events', base .. 'workers')
+     SHELF.f, EXPIRY, WAKE, META, base .. 'events', base .. 'workers', base .. 'broken')
 if last then call('HSET', META, 'e', last, 'layout', 1) end
 return -1

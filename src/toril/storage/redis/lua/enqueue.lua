@@ -77,8 +77,11 @@ end
 local function hand_in(number, id, head, spec)
   local record, ghost = seen[id], false
   if not record and known[number] then
-    record = unpack_msg(known[number])
-    if record[STATE] ~= 'g' and is_gone(record) then
+    record = decode(known[number])
+    if not record then
+      condemn(id)
+      record = load(id)
+    elseif record[STATE] ~= 'g' and is_gone(record) then
       forget(id, record)
       record = nil
     elseif record[STATE] == 'g' then

@@ -11,7 +11,8 @@ local results, progress = call('HMGET', RESULTS, unpack(ids)), call('HMGET', PRO
 for number = 1, #ids do
   local raw = records[number]
   local at = #answers
-  if raw and not is_gone(unpack_msg(raw)) then
+  local record = raw and decode(raw)
+  if record and not is_gone(record) then
     answers[at + 1], answers[at + 2] = raw, specs[number]
     answers[at + 3], answers[at + 4] = results[number], progress[number]
   else

@@ -22,6 +22,7 @@
 -- events      stream  id = number of the entry's last event; field e = packed events
 -- wake        list    one element while there may be work nobody was told of
 -- reply:<who> list    packed endings for a client that waits
+-- broken      hash    id -> the bytes that should have been its record
 
 local base = KEYS[1]
 local call = redis.call
@@ -76,9 +77,19 @@ local function is_gone(record)
   return record[STATE] == 'g' or (extra and extra.e and extra.e <= now)
 end
 
+-- Read a record; nil for bytes that are none, which must not stop the script half way.
+local function decode(raw)
+  local fine, record = pcall(unpack_msg, raw)
+  if fine and type(record) == 'table' and record[EXTRA] ~= nil and type(record[STATE]) == 'string'
+     and type(record[MADE]) == 'number' and type(record[STARTED]) == 'number'
+     and type(record[STALLS]) == 'number' then
+    return record
+  end
+end
+
 local function load(id)
   local raw = call('HGET', JOBS, id)
-  return raw and unpack_msg(raw)
+  return raw and decode(raw)
 end
 
 local function extra_of(record)
@@ -314,4 +325,17 @@ local function retain(shelf, rule)
       bury(id, record, kind, call('HGET', RESULTS, id))
     end
   end
+end
+
+-- End a job whose record nobody can read: it has failed, and its bytes are kept.
+local function condemn(id, prev)
+  local raw = call('HGET', JOBS, id)
+  if not raw or decode(raw) then return end
+  local reason = 'its record is unreadable; the bytes are kept in the hash "broken"'
+  local record = { 'f', 0, now, 1, 0, 0, false, false, false, now, 0, '', '', false }
+  call('HSET', base .. 'broken', id, raw)
+  call('HSET', JOBS, id, pack(record))
+  call('HSET', RESULTS, id, pack({ 'SerdeError', reason }))
+  shelve(SHELF.f, { id })
+  tell('failed', id, record, prev, nil, 'SerdeError: ' .. reason)
 end

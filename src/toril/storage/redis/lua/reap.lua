@@ -58,6 +58,8 @@ for number = #lapsed, 1, -1 do -- each goes to the front, so the oldest goes las
     end
     call('HSET', JOBS, id, pack(record))
     if record[STATE] == 'f' and record[EXTRA] then retain(SHELF.f, record[EXTRA].f) end
+  else
+    condemn(id, 'active')
   end
 end
 sweep(500)

@@ -8,7 +8,7 @@ for at = 3, #ARGV, 3 do ids[#ids + 1] = ARGV[at] end
 local raws = #ids > 0 and call('HMGET', JOBS, unpack(ids)) or {}
 for number, id in ipairs(ids) do
   local at = 3 + (number - 1) * 3
-  local record = raws[number] and unpack_msg(raws[number])
+  local record = raws[number] and decode(raws[number])
   if record and record[STATE] == 'a' and record[TOKEN] == ARGV[at + 1]
      and tostring(record[STARTED]) == ARGV[at + 2] then
     leases[#leases + 1] = now + tonumber(ARGV[2])

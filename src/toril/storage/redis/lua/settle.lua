@@ -88,7 +88,7 @@ end
 local at = 3
 for number = 1, count do
   local kind, id, token, started = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local record = touched[id] or (raws[number] and unpack_msg(raws[number]))
+  local record = touched[id] or (raws[number] and decode(raws[number]))
   if not record then
     answers[number] = 'G'
   elseif record[STATE] == 'a' and record[TOKEN] == token and tostring(record[STARTED]) == started then

@@ -8,7 +8,8 @@ local ids = call('ZRANGE', PROCESSING, 0, -1)
 for first = 1, #ids, 1000 do
   local some = { unpack(ids, first, math.min(first + 999, #ids)) }
   for _, raw in ipairs(call('HMGET', JOBS, unpack(some))) do
-    local worker = raw and unpack_msg(raw)[WORKER]
+    local record = raw and decode(raw)
+    local worker = record and record[WORKER]
     if worker then active[worker] = (active[worker] or 0) + 1 end
   end
 end
