@@ -9,10 +9,10 @@ PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench bench-full clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## Run the main job end to end
 	$(RUN) examples/demo.py
@@ -30,8 +30,13 @@ check: $(STAMP) ## Check format, lint and types
 	$(RUN) -m ruff check
 	$(RUN) -m mypy
 
-bench: $(STAMP) ## Measure the core
+bench: $(STAMP) ## Measure the core, and shortly the lean Redis storage
 	$(RUN) benchmarks/core.py
+	$(RUN) -m benchmarks.lean bulk call load --server valkey --reps 1 --jobs 5000
+
+bench-full: $(STAMP) ## Measure the lean Redis storage, against Node and at its limits (minutes)
+	$(RUN) -m benchmarks.lean bulk call halfopen flat load --million
+	$(RUN) -m benchmarks.lean pickup --idle 60 --reps 1
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
