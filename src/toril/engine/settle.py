@@ -79,11 +79,17 @@ class Settler(Generic[In]):
 
     def _send(self) -> None:
         self._scheduled = False
-        while self._pending and len(self._flights) < _FLIGHTS:
-            group, self._pending = self._pending[: self._most], self._pending[self._most :]
-            flight = self._loop.create_task(self._fly(group))
-            self._flights.add(flight)
-            flight.add_done_callback(self._landed)
+        if not self._pending or len(self._flights) >= _FLIGHTS:
+            return
+        group, self._pending = self._pending[: self._most], self._pending[self._most :]
+        flight = self._loop.create_task(self._fly(group))
+        self._flights.add(flight)
+        flight.add_done_callback(self._landed)
+        if self._pending:
+            # In a write of its own: a server answers together what it reads together, and then
+            # we would idle while it works, and it while we do.
+            self._scheduled = True
+            self._loop.call_soon(self._send)
 
     def _landed(self, flight: asyncio.Task[None]) -> None:
         self._flights.discard(flight)

@@ -113,6 +113,20 @@ local function room(want, rate_max, rate_ms)
   return math.min(want, max - used), 0, { ends, used }
 end
 
+-- The server keeps a sorted set of up to 128 short members as a list, which it scans, and whose
+-- scores it parses, for each new member. One member over 64 bytes makes it a tree, and a tree it
+-- stays until it is empty.
+local function lease_out(leases)
+  if #leases < 16 or call('EXISTS', PROCESSING) == 1 then
+    flush('ZADD', PROCESSING, leases)
+    return
+  end
+  local long = string.rep('-', 65)
+  call('ZADD', PROCESSING, 0, long)
+  flush('ZADD', PROCESSING, leases)
+  call('ZREM', PROCESSING, long)
+end
+
 -- Lease jobs: returns {limited for ms, next delayed in ms or -1, now, then per job: id, spec,
 -- created, attempts made, times started, stalls}.
 local function claim(token, worker, count, lease, rate_max, rate_ms, again)
@@ -143,7 +157,7 @@ local function claim(token, worker, count, lease, rate_max, rate_ms, again)
       tell('active', id, record, prev)
       granted(list, id, record, specs[number])
     end
-    flush('ZADD', PROCESSING, leases)
+    lease_out(leases)
     flush('HSET', JOBS, saved)
     if window and #ids > 0 then
       call('HSET', META, 'window_end', score(window[1]), 'window_used', window[2] + #ids)
