@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Sequence
 
@@ -288,3 +289,31 @@ async def test_a_heart_in_a_thread_brings_cancel_requests_and_survives_failures(
         with pytest.raises(JobCancelled):
             await waiting
     await queue.stop()
+
+
+async def test_a_heart_that_breaks_ends_the_worker_and_hands_its_jobs_back() -> None:
+    class Broken(BeatingStorage):
+        def heartbeat(self) -> SyncBeat:
+            raise ZeroDivisionError("a bug in the storage")
+
+    queue: Queue[object, object] = Queue("broken", Broken())
+    await queue.enqueue("j", None)
+    worker = Worker(queue, hang, lease=0.3)
+    with pytest.raises(ZeroDivisionError):
+        await worker.run()
+    assert (await queue.get_job_counts()).waiting == 1
+    await queue.stop()
+
+
+async def test_a_threaded_heart_leaves_no_thread_behind() -> None:
+    before = set(threading.enumerate())
+    queue: Queue[object, object] = Queue("threads", BeatingStorage())
+
+    async def echo(job: Ctx) -> object:
+        return job.id
+
+    for number in range(5):
+        async with Worker(queue, echo):
+            await queue.enqueue_and_wait(f"j{number}", None)
+    await queue.stop()
+    assert set(threading.enumerate()) <= before

@@ -98,6 +98,8 @@ class Heart(Generic[In]):
         try:
             while True:
                 self._alive_at = self._clock.monotonic()
+                if pulse.ended.done():
+                    pulse.ended.result()  # only a bug ends it; the worker must not go on without
                 if self._hand.runs:
                     pulse.busy.set()
                     await self._clock.sleep(self._tick)
@@ -108,7 +110,10 @@ class Heart(Generic[In]):
             stop.set()
             pulse.busy.set()
             # A beat that waits for a server that is away ends by itself; it touches nothing more.
-            await asyncio.to_thread(thread.join, _LAST_BEAT_S)
+            await asyncio.wait([pulse.ended], timeout=_LAST_BEAT_S)
+            if pulse.ended.done():
+                pulse.ended.exception()
+                thread.join()  # it said so with its last breath
 
     def _held(self) -> Sequence[Run[In]]:
         return [run for run in tuple(self._hand.runs) if not run.context.lost]
@@ -148,8 +153,23 @@ class _Pulse(Generic[In]):
         self._stop = stop
         self._loop = loop
         self.busy = threading.Event()
+        self.ended: asyncio.Future[None] = loop.create_future()
 
     def run(self) -> None:
+        try:
+            self._beat()
+        except Exception as error:
+            self._tell(self._end, error)
+        else:
+            self._tell(self._end, None)
+
+    def _end(self, error: Exception | None) -> None:
+        if error is None:
+            self.ended.set_result(None)
+        else:
+            self.ended.set_exception(error)
+
+    def _beat(self) -> None:
         heart = self._heart
         beat = self._storage.heartbeat()
         warned = False
