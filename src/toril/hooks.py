@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
-from typing import Final, Literal, TypeVar, get_args
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, TypeVar, cast, get_args
 
 from toril.errors import InvalidOption
 from toril.text import suggest
@@ -59,7 +59,7 @@ class Hooks:
 
     async def _finish(self, kind: HookKind, answer: object) -> None:
         try:
-            await answer  # type: ignore[misc]
+            await cast("Awaitable[object]", answer)
         except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
             raise
         except BaseException as error:

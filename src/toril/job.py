@@ -50,8 +50,8 @@ class Keep:
 
     def __post_init__(self) -> None:
         count: object = self.count
-        whole_number = isinstance(count, int) and not isinstance(count, bool)
-        if count is not None and not (whole_number and count >= 0):  # type: ignore[operator]
+        whole_number = isinstance(count, int) and not isinstance(count, bool) and count >= 0
+        if count is not None and not whole_number:
             raise InvalidOption(f"Keep(count={count!r}): must be a whole number, 0 or more")
         if self.age is not None:
             object.__setattr__(self, "age", to_seconds("Keep(age)", self.age, above=True))

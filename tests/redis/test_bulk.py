@@ -13,7 +13,8 @@ from toril.event import Cursor
 from toril.ids import ulid
 from toril.job import State, Terms
 from toril.storage import open_bulk, open_storage
-from toril.storage.protocol import Bulk, Storage
+from toril.storage.columns import Bulk
+from toril.storage.protocol import Storage
 
 
 @pytest.fixture(scope="module")

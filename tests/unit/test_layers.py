@@ -16,8 +16,9 @@ LAYERS: list[tuple[str, set[str]]] = [
     ("resp.", VALUES | {"resp"}),
     ("storage.__init__", VALUES | {"storage"}),
     ("storage.protocol", VALUES),
+    ("storage.columns", VALUES),
     ("storage.memory", VALUES | {"storage.protocol", "storage.memory"}),
-    ("storage.redis", VALUES | {"storage.protocol", "storage.redis", "resp"}),
+    ("storage.redis", VALUES | {"storage.protocol", "storage.columns", "storage.redis", "resp"}),
     (
         "engine.",
         VALUES | {"storage.protocol", "engine", "context", "hooks", "metrics", "failpoints"},

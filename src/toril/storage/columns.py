@@ -1,0 +1,103 @@
+"""The facet `Bulk`: many events and jobs as columns, for programs without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypedDict
+
+from toril.event import Cursor
+from toril.job import DEFAULT_TERMS, State, Terms
+
+
+class EventColumns(TypedDict):
+    """Events as columns of equal length; see `Event` for their meaning."""
+
+    number: list[int]
+    kind: list[str]
+    time_ms: list[int]
+    job_id: list[str | None]
+    job_name: list[str | None]
+    attempt: list[int | None]
+    worker_id: list[str | None]
+    prev: list[str | None]
+    reason: list[str | None]
+    delay_ms: list[int | None]
+    duration_ms: list[int | None]
+    result_size: list[int | None]
+    progress: list[str | None]
+    dedup_id: list[str | None]
+    other_id: list[str | None]
+    count: list[int | None]
+
+
+class JobColumns(TypedDict):
+    """Jobs as columns of equal length; see `JobRecord` for their meaning."""
+
+    id: list[str]
+    name: list[str]
+    state: list[str]
+    payload: list[bytes]
+    priority: list[int]
+    max_attempts: list[int]
+    created_ms: list[int]
+    due_ms: list[int | None]
+    attempts_made: list[int]
+    attempts_started: list[int]
+    stalls: list[int]
+    processed_ms: list[int | None]
+    finished_ms: list[int | None]
+    worker_id: list[str | None]
+    progress: list[bytes | None]
+    result: list[bytes | None]
+    failure_kind: list[str | None]
+    failure_reason: list[str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """The events that can be read now: those after `first`, up to and including `last`."""
+
+    first: Cursor
+    last: Cursor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """How many of the jobs written were new, and how many were there already."""
+
+    created: int
+    duplicates: int
+
+
+class Bulk(Protocol):
+    """Columns in and out, blocking, for programs without an event loop; one thread at a time."""
+
+    def span(self, queue: str) -> Span:
+        """Tell which events there are."""
+        ...
+
+    def read_events(
+        self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
+    ) -> EventColumns:
+        """Read up to `limit` events; raises `EventsTrimmed` like `Storage.events`."""
+        ...
+
+    def read_jobs(self, queue: str, state: State, start: int, stop: int) -> JobColumns:
+        """Read jobs start <= n < stop of a state, in the order of `Storage.peek`."""
+        ...
+
+    def write_jobs(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        payloads: Sequence[bytes],
+        names: Sequence[str] | str = "job",
+        terms: Sequence[Terms] | Terms = DEFAULT_TERMS,
+    ) -> Written:
+        """Store jobs; an id that is there already is left alone, so a replay adds nothing."""
+        ...
+
+    def close(self) -> None:
+        """Let the connection go."""
+        ...
