@@ -1,0 +1,203 @@
+"""Connections that break, fall silent or lose replies; `reliability.md` N1-N4, N7."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.faults.nemesis import Nemesis, pick_seed
+from tests.faults.stage import LEASE_S, REAP_S, Stage
+from tests.resp.proxy import Proxy
+from tests.servers import Server
+from toril.errors import WaitTimeout
+from toril.storage.protocol import Cancellation
+from toril.storage.redis.scripts import script
+
+
+@pytest.fixture
+async def proxy(server: Server) -> AsyncIterator[Proxy]:
+    """A proxy before the server; `url_of` leads through it."""
+    async with Proxy(server.port) as proxy:
+        yield proxy
+
+
+def url_of(proxy: Proxy) -> str:
+    return f"redis://127.0.0.1:{proxy.port}"
+
+
+async def kill_connections(stage: Stage, jobs: int, kills: int) -> None:
+    """N1: kill every connection, again and again, under load."""
+    workers = [stage.worker(f"w{number}", concurrency=4) for number in range(2)]
+    await stage.ready(*workers)
+    producer = stage.producer("p", count=jobs, at_once=4, gap=0.005)
+    harms = {"kill": lambda _random: stage.looker.call("CLIENT", "KILL", "TYPE", "normal") and None}
+    nemesis = Nemesis(stage.history, pick_seed(), harms)
+    await nemesis.run(kills, (0.3, 0.3))
+    await stage.until(lambda: not producer.alive, 60)
+    await stage.drained(len(stage.of("enqueue", "ok")), 30)
+    dump = stage.check()
+    assert len(stage.of("enqueue", "ok")) == jobs
+    assert not stage.of("lost"), "a finish that was repeated is our own"
+    assert sum(job.started - 1 for job in dump.jobs) <= kills
+    assert sum(job.stalls for job in dump.jobs) == 0
+
+
+async def test_n1_killed_connections_lose_and_double_nothing(stage: Stage) -> None:
+    await kill_connections(stage, 800, 15)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_n1_connections_killed_for_a_minute(stage: Stage) -> None:
+    await kill_connections(stage, 6000, 200)
+
+
+async def test_n2_a_worker_behind_a_black_hole_is_replaced_and_comes_back(
+    stage: Stage, proxy: Proxy
+) -> None:
+    stage.worker("cut-off", url=url_of(proxy))
+    async with stage.queue() as queue:
+        await stage.hand_in(queue, "j", stage.hold())
+        await stage.started("j")
+        heir = stage.worker("heir")
+        await stage.ready(heir)
+        proxy.switch("blackhole")
+        fell = time.monotonic()
+        second = await stage.started("j", times=2, seconds=LEASE_S + 2 * REAP_S + 3)
+        assert second.proc == "heir"
+        assert second.t_mono - fell <= LEASE_S + 2 * REAP_S + 1
+        stage.gate("all").touch()
+        await stage.until(lambda: stage.of("commit", "ok", job="j", proc="heir"), 5)
+        heir.end()
+        # Both of its connections have run into their time limits by now, or do so soon.
+        await stage.until(lambda: stage.of("log", proc="cut-off", after=fell), 15)
+        proxy.switch("pass_")
+        await stage.until(lambda: stage.of("lost", job="j", proc="cut-off"), 10)
+        await stage.hand_in(queue, "k", {})
+        await stage.until(lambda: stage.of("commit", "ok", job="k", proc="cut-off"), 10)
+    job = stage.check().by_id["j"]
+    assert isinstance(job.result, dict)
+    assert job.result["proc"] == "heir"
+
+
+async def test_n3_a_worker_on_dead_sockets_is_at_work_again_in_time(
+    stage: Stage, proxy: Proxy
+) -> None:
+    worker = stage.worker("w", url=url_of(proxy))
+    await stage.ready(worker)
+    async with stage.queue() as queue:
+        await stage.hand_in(queue, "before", {})
+        await stage.until(lambda: stage.of("commit", "ok", job="before"), 5)
+        # One for commands, one that blocks.
+        await stage.until(lambda: len(proxy.links) >= 2, 5)
+        proxy.switch("dead_old")
+        await stage.hand_in(queue, "after", {})
+        await stage.until(lambda: stage.of("commit", "ok", job="after"), 10, "still deaf")
+    stage.check()
+
+
+@pytest.mark.parametrize(
+    "verb", ["enqueue", "claim", "renew", "settle", "pause", "cancel", "reap", "get", "outlook"]
+)
+async def test_n4_a_reply_lost_after_the_command_ran_changes_nothing(
+    stage: Stage, proxy: Proxy, verb: str
+) -> None:
+    stage.worker("w", url=url_of(proxy), concurrency=3)
+    jobs = [f"j{number}" for number in range(6)]
+    async with stage.queue(url_of(proxy)) as queue:
+        # Once round in peace, or it would be the NOSCRIPT that is cut.
+        await queue.enqueue("warm", {"do": "sleep", "seconds": 0.5})
+        await stage.drained(1)
+        await queue.cancel("nobody")
+        await queue.resume()
+        assert await queue.get_status("warm") is not None
+        proxy.cut_reply_to(script(verb).sha.encode(), times=4)
+        await queue.pause()
+        for job in [*jobs, "unwanted"]:
+            data = {"do": "sleep", "seconds": 0.8 if job == "j0" else 0.02}
+            assert await stage.hand_in(queue, job, data) == "ok"
+        answer = await queue.cancel("unwanted")
+        stage.history.write("cancel", "ok", "unwanted")
+        # A repeated cancel finds nothing left to cancel.
+        assert answer.status in (Cancellation.CANCELLED, Cancellation.NOT_FOUND)
+        await queue.resume()
+        await stage.drained(1 + len(jobs))
+        assert await queue.get_status("j0") is not None
+    assert proxy.cuts >= 1, "nothing was cut"
+    dump = stage.check()
+    assert "unwanted" not in dump.by_id
+    for job in jobs:
+        one = dump.by_id[job]
+        assert (one.state, one.started, one.stalls, one.made) == ("completed", 1, 0, 1)
+    assert not stage.of("lost")
+    kinds = [step.kind for step in dump.trail]
+    assert kinds.count("paused") == kinds.count("resumed") == 1
+    assert kinds.count("added") == len(jobs) + 2
+    assert kinds.count("duplicated") == 0
+
+
+def kill_blocked(stage: Stage, command: bytes) -> int:
+    """Kill the connections that block in a command; return how many."""
+    killed = 0
+    for line in stage.looker.call("CLIENT", "LIST").splitlines():
+        facts = dict(part.partition(b"=")[::2] for part in line.split())
+        if facts[b"cmd"] == command:
+            killed += int(stage.looker.call("CLIENT", "KILL", "ID", facts[b"id"]))
+    return killed
+
+
+@pytest.mark.parametrize("lost", [b"blmpop", b"blpop"])
+async def test_n7_a_waiter_gets_its_result_though_its_connection_is_lost(
+    stage: Stage, lost: bytes
+) -> None:
+    worker = stage.worker("w")
+    await stage.ready(worker)
+    killed = 0
+    async with stage.queue() as queue:
+        for number in range(5):
+            job = f"j{number}"
+            gate = stage.gate(job)
+            data = {"do": "hold", "gate": str(gate)}
+            stage.history.write("enqueue", "ok", job)
+            waiting = asyncio.ensure_future(queue.enqueue_and_wait(job, data, timeout=10))
+            await stage.started(job)
+            killed += kill_blocked(stage, lost)
+            gate.touch()
+            killed += kill_blocked(stage, lost)
+            begun = time.monotonic()
+            result = await waiting
+            assert time.monotonic() - begun < 2.5
+            assert result["worker"]
+        if lost == b"blmpop":
+            assert killed
+    stage.check()
+
+
+async def test_n7_a_waiter_for_what_never_ends_gets_its_timeout(stage: Stage) -> None:
+    async with stage.queue() as queue:
+        waiting = asyncio.ensure_future(queue.enqueue_and_wait("j", {}, timeout=2))
+        begun = time.monotonic()
+        while not waiting.done():
+            kill_blocked(stage, b"blmpop")
+            await asyncio.wait([waiting], timeout=0.1)
+        with pytest.raises(WaitTimeout):
+            await waiting
+        assert 1.9 <= time.monotonic() - begun < 4
+    stage.check(drained=False)
+
+
+async def test_n7_a_waiter_whose_server_is_away_gets_its_timeout(
+    stage: Stage, server: Server
+) -> None:
+    async with stage.queue() as queue:
+        await stage.hand_in(queue, "j", {})
+        begun = time.monotonic()
+        waiting = asyncio.ensure_future(queue.wait_until_finished("j", timeout=2))
+        await asyncio.sleep(0)
+        server.kill()
+        with pytest.raises(WaitTimeout):
+            await waiting
+        assert time.monotonic() - begun < 4
