@@ -41,10 +41,10 @@ async def bare_task(number: int) -> int:
     return await asyncio.create_task(bare_same(number))
 
 
-def import_ms() -> float:
-    """Time `import toril` in a fresh interpreter, compiled before as an installed package is."""
+def import_ms(statement: str) -> float:
+    """Time an import in a fresh interpreter, compiled before as an installed package is."""
     code = (
-        "import time; begun = time.perf_counter(); import toril;"
+        f"import time; begun = time.perf_counter(); {statement};"
         "print((time.perf_counter() - begun) * 1000)"
     )
     with tempfile.TemporaryDirectory() as compiled:
@@ -131,9 +131,11 @@ def row(what: str, figure: str, ratio: float | None = None) -> None:
 
 async def main() -> None:
     print(f"toril {__version__}, Python {platform.python_version()}, memory storage\n")
-    took = import_ms()
+    took = import_ms("import toril")
     verdict = "yes" if took < IMPORT_LIMIT_MS else "no"
     row("import toril", f"{took:.0f} ms, < {IMPORT_LIMIT_MS} ms: {verdict}")
+    for statement in ("from toril import Queue, Worker", "import asyncio"):
+        row(statement, f"{import_ms(statement):.0f} ms")
     print()
     print(f"{'':<42}{'':>26}{'vs. bare':>10}")
     seconds = await median_of(add_bulk)

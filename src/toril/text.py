@@ -7,7 +7,6 @@ surrogate breaks the first `encode`. Everything that is shown goes through here.
 
 from __future__ import annotations
 
-import difflib
 import re
 import traceback
 from collections.abc import Iterable
@@ -62,6 +61,8 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """Give ` Did you mean 'x'?` for the nearest known word, or an empty text."""
     by_fold = {name.casefold(): name for name in known if name != word}
     # Matching is quadratic, and nobody mistypes a hundred characters by accident.
+    import difflib  # for mistakes only
+
     nearest = difflib.get_close_matches(word[:100].casefold(), by_fold, n=1)
     return f" Did you mean '{printable(by_fold[nearest[0]], 60)}'?" if nearest else ""
 

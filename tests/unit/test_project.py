@@ -150,7 +150,8 @@ def test_the_package_ships_its_types() -> None:
 @pytest.mark.parametrize("flags", [["-I"], ["-I", "-S"]], ids=["installed", "bare"])
 def test_importing_toril_imports_only_the_standard_library(flags: list[str]) -> None:
     code = (
-        "import sys; before = set(sys.modules); sys.path.insert(0, sys.argv[1]); import toril;"
+        "import sys; before = set(sys.modules); sys.path.insert(0, sys.argv[1]);"
+        "from toril import *; import toril.storage.memory;"
         "print(*sorted({n.partition('.')[0] for n in set(sys.modules) - before}))"
     )
     command = [sys.executable, *flags, "-c", code, str(ROOT / "src")]
@@ -214,3 +215,13 @@ def test_the_coverage_limits_hold(
         check=False,
     )
     assert (done.returncode, said in done.stderr) == (code, True)
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    import toril
+
+    for name in toril.__all__:
+        assert getattr(toril, name) is not None
+        assert name in dir(toril)
+    with pytest.raises(AttributeError, match="has no attribute 'Que'"):
+        toril.Que  # noqa: B018
