@@ -7,10 +7,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, Unpack, cast
 
 from toril.clock import Clock, SystemClock, wait_future
-from toril.engine.execute import Handler
 from toril.engine.waiter import Waiter
 from toril.errors import (
     InvalidOption,
@@ -32,8 +31,11 @@ from toril.storage import open_storage
 from toril.storage.protocol import Cancellation, Ending, EndingKind, Feature, Receipt, Storage
 from toril.tend import BATCH, TendedQueue, known_id, to_time
 from toril.text import printable, suggest
-from toril.worker import Worker
-from toril.worker_options import WorkerOverrides
+
+if TYPE_CHECKING:
+    from toril.engine.execute import Handler
+    from toril.worker import Worker
+    from toril.worker_options import WorkerOverrides
 
 RESULT_TTL_S: Final = 3600.0
 """How long the reliable verbs keep a finished job, unless told otherwise."""
@@ -440,6 +442,8 @@ class Queue(TendedQueue[In, Out]):
         """Set up the worker that `start` and `async with` run."""
         if self._worker is not None:
             raise TorilError(f"queue {self.name!r} has a worker already; make a Worker for more")
+        from toril.worker import Worker  # those who only produce need none of it
+
         self._worker = Worker(self, handler, **options)
         for kind, hook in self._hooks:
             self._worker.hooks.on(kind, hook)

@@ -58,18 +58,20 @@ class _Home(Generic[In, Out]):
 
     def call(self, verb: Callable[[Queue[In, Out]], Coroutine[Any, Any, T]]) -> T:
         """Run a verb on the loop and wait; when the wait is interrupted, call it off."""
-        with self._guard:
-            if self._closed:
-                raise self._closed_error()
-            future = asyncio.run_coroutine_threadsafe(self._run(verb), self._running_loop())
-            self._calls.add(future)
-        future.add_done_callback(self._calls.discard)
-        try:
+        future: Future[T] | None = None
+        try:  # around the submission too: an interrupt may come right after it
+            with self._guard:
+                if self._closed:
+                    raise self._closed_error()
+                future = asyncio.run_coroutine_threadsafe(self._run(verb), self._running_loop())
+                self._calls.add(future)
+            future.add_done_callback(self._calls.discard)
             return future.result()
         except CancelledError:
             raise self._closed_error() from None
         except BaseException:
-            future.cancel()
+            if future is not None:
+                future.cancel()
             raise
 
     def close(self) -> None:

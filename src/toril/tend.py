@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Final, Generic
+from typing import TYPE_CHECKING, Final, Generic
 
 from toril.errors import (
     EventsTrimmed,
@@ -31,7 +31,9 @@ from toril.storage.protocol import (
     WorkerInfo,
 )
 from toril.text import printable, suggest
-from toril.worker_options import Limiter
+
+if TYPE_CHECKING:
+    from toril.worker_options import Limiter
 
 BATCH: Final = 1000
 """How many jobs one call to a storage carries at most."""

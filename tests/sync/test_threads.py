@@ -148,7 +148,7 @@ def test_ctrl_c_while_waiting_leaves_the_queue_usable(place: Place) -> None:
     home = queue._homes[os.getpid()]
 
     def interrupt() -> None:
-        until(lambda: len(home._tasks) == 1)
+        until(lambda: len(home._tasks) == 1 and len(home._calls) == 1)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     other = threading.Thread(target=interrupt)

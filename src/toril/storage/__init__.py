@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import weakref
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from toril.errors import InvalidOption, UnsupportedFeature
 from toril.ids import check_name
-from toril.storage.columns import Bulk
-from toril.storage.memory import MemoryStorage
-from toril.storage.protocol import Storage
 from toril.text import printable, suggest, type_name
+
+if TYPE_CHECKING:
+    from toril.storage.columns import Bulk
+    from toril.storage.memory import MemoryStorage
+    from toril.storage.protocol import Storage
 
 ENTRY_POINTS: Final = "toril.storages"
 """Third parties register `scheme = "package.module:open"` here; it takes the URL."""
@@ -79,6 +81,8 @@ def open_bulk(url: str) -> Bulk:
 
 
 def _open_memory(name: str) -> MemoryStorage:
+    from toril.storage.memory import MemoryStorage
+
     if not name:
         return MemoryStorage()
     if "?" in name:
