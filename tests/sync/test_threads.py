@@ -152,10 +152,15 @@ def test_ctrl_c_while_waiting_leaves_the_queue_usable(place: Place) -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     other = threading.Thread(target=interrupt)
-    other.start()
-    with pytest.raises(KeyboardInterrupt):
-        queue.wait_until_finished("job-1", None)
-    other.join()
+    # A shell's background job starts with SIGINT ignored; then nothing would interrupt it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        other.start()
+        with pytest.raises(KeyboardInterrupt):
+            queue.wait_until_finished("job-1", None)
+        other.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     until(lambda: not home._tasks)
     place.work(square)
     assert queue.wait_until_finished("job-1") == 16
