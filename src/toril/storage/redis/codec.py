@@ -23,6 +23,8 @@ from toril.storage.protocol import Batch, Claimed, Ending, EndingKind
 
 Packed = Sequence[Any]
 
+_FALSE: Final = b"\xc2"
+
 STATES: Final = {
     "w": State.WAITING,
     "p": State.PRIORITIZED,
@@ -131,8 +133,12 @@ def _extra(terms: Terms) -> dict[str, object] | bool:
 def pack_head(spec: JobSpec, reply_to: str) -> bytes:
     """Pack what `enqueue.lua` reads of a job."""
     reply = reply_to if spec.reply else False
-    terms = spec.terms
-    return pack((spec.origin, terms.delay_ms, spec.requeue_failed, reply, _extra(terms), spec.name))
+    terms, origin = spec.terms, spec.origin
+    extra = _extra(terms)
+    special = extra or reply or terms.delay_ms or spec.requeue_failed
+    if not special and len(origin) < 32 and origin.isascii():
+        return pack(origin) + pack(spec.name) + _FALSE
+    return pack((origin, terms.delay_ms, spec.requeue_failed, reply, extra, spec.name))
 
 
 def pack_spec(spec: JobSpec) -> bytes:

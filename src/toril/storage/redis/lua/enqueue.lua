@@ -1,6 +1,7 @@
 -- Store each job unless its id or dedup key is taken; never touch the one that is there.
 -- ARGV: time, then per job: id, head, spec
---   head = packed {origin, delay ms, requeue failed, reply list or false, extra or false, name}
+--   head = packed {origin, delay ms, requeue failed, reply list or false, extra or false, name};
+--   for a job with nothing special the end of its record: packed origin, name, false
 -- Returns per job: "+s" created in state s, "=s" there already in state s,
 --   "~s:id" the dedup key is held by id, in state s ("-": it is gone)
 -- Events: added + waiting|delayed, duplicated, deduplicated, removed
@@ -74,8 +75,29 @@ local function create(id, head, spec)
   return '+' .. record[STATE]
 end
 
+-- A job with nothing special: its record and its two events are put together from bytes.
+local stem, middle, unset = '\158\161w', pack(now, 0, 0, 0, false, false, false, now, 0), '\194\194\194\194'
+local plain = 0
+
+local function create_plain(id, tail, spec)
+  local entry = ticket()
+  local name = string.sub(tail, string.byte(tail) - 158, -2)
+  local about = pack(id, 0) .. name .. unset
+  local record = stem .. pack(entry) .. middle .. tail
+  jobs_out[#jobs_out + 1] = id
+  jobs_out[#jobs_out + 1] = record
+  pushes[#pushes + 1] = entry .. ':' .. id
+  events[#events + 1] = '\165added' .. about .. '\167waiting' .. about
+  plain = plain + 1
+  specs_out[#specs_out + 1] = id
+  specs_out[#specs_out + 1] = spec
+  seen[id] = record
+  return '+w'
+end
+
 local function hand_in(number, id, head, spec)
   local record, ghost = seen[id], false
+  if type(record) == 'string' then record = decode(record) end
   if not record and known[number] then
     record = decode(known[number])
     if not record then
@@ -107,10 +129,19 @@ end
 
 for number, id in ipairs(ids) do
   local at = 2 + (number - 1) * 3
-  answers[number] = hand_in(number, id, unpack_msg(ARGV[at + 1]), ARGV[at + 2])
+  local head, spec = ARGV[at + 1], ARGV[at + 2]
+  if string.byte(head) == 150 then
+    answers[number] = hand_in(number, id, unpack_msg(head), spec)
+  elseif known[number] or seen[id] then
+    local origin, name = unpack_msg(head)
+    answers[number] = hand_in(number, id, { origin, 0, false, false, false, name }, spec)
+  else
+    answers[number] = create_plain(id, head, spec)
+  end
 end
+if plain > 0 then ring() end
 flush('HSET', JOBS, jobs_out)
 flush('HSET', SPECS, specs_out)
 flush('RPUSH', QUEUE, pushes)
-flush_events()
+if #events > 0 then write_events(#events + plain) end
 return answers

@@ -25,19 +25,42 @@
 -- broken      hash    id -> the bytes that should have been its record
 
 local base = KEYS[1]
+
 local call = redis.call
-local pack, unpack_msg = cmsgpack.pack, cmsgpack.unpack
+
+local pack = cmsgpack.pack
+
+local unpack_msg = cmsgpack.unpack
+
 local now = tonumber(ARGV[1])
 if now == 0 then
   local clock = call('TIME')
   now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 end
 
-local JOBS, SPECS, RESULTS = base .. 'jobs', base .. 'specs', base .. 'results'
-local QUEUE, PRIORITIZED, DELAYED = base .. 'queue', base .. 'prioritized', base .. 'delayed'
-local PROCESSING, META = base .. 'processing', base .. 'meta'
+local JOBS = base .. 'jobs'
+
+local SPECS = base .. 'specs'
+
+local RESULTS = base .. 'results'
+
+local QUEUE = base .. 'queue'
+
+local PRIORITIZED = base .. 'prioritized'
+
+local DELAYED = base .. 'delayed'
+
+local PROCESSING = base .. 'processing'
+
+local META = base .. 'meta'
+
 local SHELF = { c = base .. 'completed', f = base .. 'failed' }
-local EXPIRY, PROGRESS, WAKE = base .. 'expiry', base .. 'progress', base .. 'wake'
+
+local EXPIRY = base .. 'expiry'
+
+local PROGRESS = base .. 'progress'
+
+local WAKE = base .. 'wake'
 
 local GHOST_MS, REPLY_MS, SEEN_MS, BIG = 60000, 3600000, 30000, 65536
 local TIE, PRIORITY = 4096, 4294967296
@@ -56,7 +79,10 @@ local WORDS = { w = 'waiting', p = 'prioritized', d = 'delayed', a = 'active', c
                 f = 'failed' }
 
 -- Writes are gathered and sent once per command: a call with many members costs little more.
-local jobs_out, results_out = {}, {}
+local jobs_out = {}
+
+local results_out = {}
+
 local pushes = {}
 
 local function put(id, record)
@@ -102,28 +128,32 @@ end
 local events = {}
 
 -- One event: kind, id, attempt, name, worker, previous state, and two fields whose meaning
--- depends on the kind; flat, because nested tables are dear to pack.
+-- depends on the kind. Packed one by one: a table is dear to pack.
 local function tell(kind, id, record, prev, x, y)
-  local at = #events
   local attempt, name, worker = false, false, false
   if record then
     attempt, name, worker = record[MADE], record[NAME], record[WORKER]
     if record[STATE] == 'a' then attempt = attempt + 1 end
   end
-  events[at + 1], events[at + 2], events[at + 3], events[at + 4] = kind, id, attempt, name
   if x == nil then x = false end
   if y == nil then y = false end
-  events[at + 5], events[at + 6], events[at + 7], events[at + 8] = worker, prev or false, x, y
+  events[#events + 1] = pack(kind, id, attempt, name, worker, prev or false, x, y)
 end
 
-local function flush_events()
-  local count = #events / 8
-  if count == 0 then return end
+-- The entry is {now, {all fields of all events}}, put together by hand from what is packed.
+local function write_events(count)
   local last = call('HINCRBY', META, 'e', count)
   local kept = tonumber(call('HGET', META, 'events_kept') or 200000)
   local exact = kept < 10000 and '=' or '~'
+  local fields = 8 * count
+  local size = string.char(221, 0, math.floor(fields / 65536), math.floor(fields / 256) % 256,
+                           fields % 256)
   call('XADD', base .. 'events', 'MINID', exact, math.max(0, last - kept + 1), last .. '-0',
-       'e', pack({ now, events }))
+       'e', '\146' .. pack(now) .. size .. table.concat(events))
+end
+
+local function flush_events()
+  if #events > 0 then write_events(#events) end
 end
 
 -- Lines --------------------------------------------------------------------------------------
