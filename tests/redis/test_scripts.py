@@ -12,7 +12,7 @@ from toril.storage.redis.scripts import script
 NAMES = sorted(
     entry.name.removesuffix(".lua")
     for entry in (files("toril.storage.redis") / "lua").iterdir()
-    if entry.name.removesuffix(".lua") not in ("prelude", "claiming")
+    if entry.name.removesuffix(".lua") not in ("prelude", "seldom", "claiming")
 )
 
 
@@ -32,9 +32,17 @@ def test_a_script_holds_only_what_it_needs() -> None:
     assert "cmsgpack" not in text
 
 
+def test_what_is_seldom_needed_is_made_when_it_is_called() -> None:
+    text = script("claim").text
+    assert "seldom().promote()" in text
+    assert "\nlocal function promote()" in text[text.index("local function seldom()") :]
+    assert "condemn(id, 'delayed')" in text
+    assert "seldom().condemn(id, 'delayed')" not in text
+
+
 def test_what_is_needed_by_what_is_needed_comes_first() -> None:
     text = script("claim").text
-    order = ["local call", "local now", "local function decode", "local function load"]
+    order = ["local call", "local now", "local function decode", "local function seldom"]
     places = [text.index(part) for part in order]
     assert places == sorted(places)
 

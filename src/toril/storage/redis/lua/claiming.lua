@@ -1,64 +1,23 @@
 -- Put between the prelude and the scripts that hand out jobs.
 
+-- Let delayed jobs that are due wait for a worker; returns the ms until the next, or -1.
 local function promote_due()
-  local limit = score((now + 1) * TIE - 1)
-  for _, id in ipairs(call('ZRANGEBYSCORE', DELAYED, '-inf', limit, 'LIMIT', 0, 200)) do
-    call('ZREM', DELAYED, id)
-    local record = load(id)
-    if record then
-      enter(id, record, false)
-      tell('waiting', id, record, 'delayed')
-      call('HSET', JOBS, id, pack(record))
-    else
-      condemn(id, 'delayed')
-    end
-  end
-  flush('RPUSH', QUEUE, pushes)
-  pushes = {}
-end
-
-local function next_in()
   local first = call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')
   if not first[2] then return -1 end
-  return math.max(0, math.floor(tonumber(first[2]) / TIE) - now)
-end
-
-local function granted(list, id, record, spec)
-  local at = #list
-  list[at + 1], list[at + 2], list[at + 3] = id, spec, record[CREATED]
-  list[at + 4], list[at + 5], list[at + 6] = record[MADE], record[STARTED], record[STALLS]
-end
-
--- The end of a lease; the fraction keeps jobs of one claim in their order.
-local function lease_end(lease, number)
-  return score(now + lease) .. '.' .. (100 + number)
-end
-
--- Jobs this token holds already: its first grant, whose reply was lost.
-local function grant_again(list, token, lease)
-  local count = 0
-  local ids = call('ZRANGE', PROCESSING, 0, -1)
-  for first = 1, #ids, 1000 do
-    local some = { unpack(ids, first, math.min(first + 999, #ids)) }
-    for number, raw in ipairs(call('HMGET', JOBS, unpack(some))) do
-      local record = raw and decode(raw)
-      if record and record[STATE] == 'a' and record[TOKEN] == token then
-        call('ZADD', PROCESSING, lease_end(lease, count), some[number])
-        granted(list, some[number], record, call('HGET', SPECS, some[number]))
-        count = count + 1
-      end
-    end
-  end
-  return count
+  local wait = math.floor(tonumber(first[2]) / TIE) - now
+  if wait > 0 then return wait end
+  return promote()
 end
 
 -- Take up to `want` jobs from the plain line, then from the prioritised one.
 local function take(want)
-  local ids, records, stale = {}, {}, 0
+  local ids, records, stale, empty = {}, {}, 0, false
   for _ = 1, 20 do
-    if #ids >= want then break end
-    local entries = call('LPOP', QUEUE, want - #ids)
-    if not entries or #entries == 0 then break end
+    local missing = want - #ids
+    if missing == 0 or empty then break end
+    local entries = call('LPOP', QUEUE, missing) or {}
+    empty = #entries < missing
+    if #entries == 0 then break end
     local some, tickets = {}, {}
     for number, entry in ipairs(entries) do
       local colon = string.find(entry, ':', 1, true) or #entry + 1
@@ -78,13 +37,13 @@ local function take(want)
   end
   if stale > 0 then
     -- An empty line has no stale entries, whatever was counted: a record may have been deleted.
-    if call('LLEN', QUEUE) == 0 then
+    if empty or call('LLEN', QUEUE) == 0 then
       call('HDEL', META, 'stale')
     else
       call('HINCRBY', META, 'stale', -stale)
     end
   end
-  if #ids < want and call('LLEN', QUEUE) == 0 then
+  if empty then
     local popped = call('ZPOPMIN', PRIORITIZED, want - #ids)
     for number = 1, #popped, 2 do
       local record = load(popped[number])
@@ -102,7 +61,8 @@ end
 -- How many jobs may start now, for how long a rate holds back the rest, the rate in force.
 local function room(want, rate_max, rate_ms)
   local meta = call('HMGET', META, 'paused', 'concurrency', 'rate_max', 'rate_ms',
-                    'window_end', 'window_used')
+                    'window_end', 'window_used', 'events_kept')
+  kept = meta[7] or EVENTS_KEPT
   if meta[1] then return 0, 0 end
   if meta[2] then want = math.min(want, tonumber(meta[2]) - call('ZCARD', PROCESSING)) end
   local max, ms = tonumber(meta[3] or rate_max), tonumber(meta[4] or rate_ms)
@@ -132,7 +92,7 @@ end
 local function claim(token, worker, count, lease, rate_max, rate_ms, again)
   local list = { 0, 0, now }
   call('ZADD', base .. 'workers', now, worker)
-  promote_due()
+  local due = promote_due()
   local want = count
   if again then want = want - grant_again(list, token, lease) end
   local open, limited, window = room(want, rate_max, rate_ms)
@@ -165,6 +125,6 @@ local function claim(token, worker, count, lease, rate_max, rate_ms, again)
     if #ids == want and (call('LLEN', QUEUE) > 0 or call('ZCARD', PRIORITIZED) > 0) then ring() end
   end
   list[1] = limited
-  list[2] = next_in()
+  list[2] = due
   return list
 end

@@ -123,7 +123,8 @@ local function hand_in(number, id, head, spec)
   local refusal = check_dedup(id, head)
   if refusal then return refusal end
   if record then forget(id, record) end
-  if ghost then call('ZREM', EXPIRY, id) end -- its record is about to be overwritten
+  -- The record of a ghost is about to be overwritten.
+  if ghost then call('ZREM', EXPIRY, id) end
   return create(id, head, spec)
 end
 

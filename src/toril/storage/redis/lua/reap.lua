@@ -40,7 +40,8 @@ local function doom(id, record, asked)
   tell('failed', id, record, 'active', nil, kind .. ': ' .. reason)
 end
 
-for number = #lapsed, 1, -1 do -- each goes to the front, so the oldest goes last
+-- Each goes to the front, so the oldest goes last.
+for number = #lapsed, 1, -1 do
   local id = lapsed[number]
   call('ZREM', PROCESSING, id)
   local record = load(id)

@@ -14,25 +14,6 @@ for number = 1, count do ids[number] = ARGV[4 + (number - 1) * 6] end
 local raws = count > 0 and call('HMGET', JOBS, unpack(ids)) or {}
 local touched = {}
 
-local function add_failure(id, failure, shelf)
-  local fresh = unpack_msg(failure)
-  local kept = call('HGET', RESULTS, id)
-  local stacks = {}
-  if kept and shelf.made > 0 then
-    local old = unpack_msg(kept)
-    for number = math.max(3, #old - 8), #old do stacks[#stacks + 1] = old[number] end
-  end
-  if fresh[3] and fresh[3] ~= '' then stacks[#stacks + 1] = fresh[3] end
-  local record = { fresh[1], fresh[2] }
-  for _, stack in ipairs(stacks) do record[#record + 1] = stack end
-  return pack(record), fresh
-end
-
-local function reason_of(failure)
-  if failure[2] == '' then return failure[1] end
-  return failure[1] .. ': ' .. failure[2]
-end
-
 local function finish(id, record, state, payload)
   release_key(id, record)
   record[STATE] = state
@@ -122,10 +103,11 @@ elseif #done > 0 and (call('LLEN', QUEUE) > 0 or call('ZCARD', PRIORITIZED) > 0)
   -- A place under a concurrency limit became free and nobody takes it here.
   ring()
 end
-if #done > 0 and call('ZCARD', PROCESSING) == 0 and call('LLEN', QUEUE) == 0
+local granted_some = batch and #batch > 3
+if #done > 0 and not granted_some and call('ZCARD', PROCESSING) == 0 and call('LLEN', QUEUE) == 0
    and call('ZCARD', PRIORITIZED) == 0 then
   tell('drained', false)
 end
-sweep(10)
+if call('ZCOUNT', EXPIRY, '-inf', now) > 0 then sweep(10) end
 flush_events()
 return { table.concat(answers), batch }
