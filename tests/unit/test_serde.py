@@ -12,12 +12,14 @@ import json
 import subprocess
 import sys
 from collections import OrderedDict, namedtuple
+from collections.abc import Iterator
 
 import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toril import serde as serde_module
 from toril.errors import InvalidPayload, MissingExtra, SerdeError
 from toril.serde import MAX_BYTES, JsonSerde, MsgpackSerde, Serde, check_size
 
@@ -44,6 +46,17 @@ msgpack_values = st.recursive(
     ),
     max_leaves=30,
 )
+
+
+@pytest.fixture(autouse=True, scope="module", params=["orjson", "plain"])
+def _encoder(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything here holds with the extra `fast` and without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "plain":
+            patch.setattr(serde_module, "orjson", None)
+        else:
+            pytest.importorskip("orjson")
+        yield
 
 
 def nested(depth: int) -> object:
