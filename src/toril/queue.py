@@ -7,7 +7,19 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, Unpack, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    Self,
+    SupportsIndex,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 from toril.clock import Clock, SystemClock, wait_future
 from toril.engine.waiter import Waiter
@@ -22,7 +34,7 @@ from toril.errors import (
     WaitTimeout,
 )
 from toril.hooks import HOOK_KINDS, H, Hook, HookKind
-from toril.ids import check_name, ulid
+from toril.ids import check_name, ulid, ulids
 from toril.job import In, Job, JobSpec, JobStatus, Out, State, Terms
 from toril.options import JobOptions, JobOverrides, WaitOverrides
 from toril.retry import Seconds, to_ms, to_seconds
@@ -43,6 +55,7 @@ RESULT_TTL_S: Final = 3600.0
 _LAST_LOOK_S: Final = 1.0
 
 OnFailed = Literal["requeue", "keep"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +89,38 @@ class NewJob(Generic[In]):
     data: In
     id: str | None = None
     options: JobOptions | None = None
+
+
+class Described(Sequence[T]):
+    """Values made when they are looked at: most callers of `add_bulk` look at none."""
+
+    def __init__(self, count: int, describe: Callable[[int], T]) -> None:
+        self._numbers = range(count)
+        self._describe = describe
+        self._made: dict[int, T] = {}
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # like a list
+
+    @overload
+    def __getitem__(self, at: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[T]: ...
+    def __getitem__(self, at: SupportsIndex | slice) -> T | Sequence[T]:
+        if isinstance(at, slice):
+            return [self[number] for number in self._numbers[at]]
+        number = self._numbers[at]
+        if number not in self._made:
+            self._made[number] = self._describe(number)
+        return self._made[number]
 
 
 class Queue(TendedQueue[In, Out]):
@@ -208,17 +253,22 @@ class Queue(TendedQueue[In, Out]):
         Everything is checked before the first is sent. A job whose id or dedup key is taken is
         answered by the one that is there.
         """
-        specs = [self._add_spec(new) for new in jobs]
+        specs = [
+            self._add_spec(new, fresh) for new, fresh in zip(jobs, ulids(len(jobs)), strict=True)
+        ]
         await self._open()
         receipts: list[Receipt] = []
         for first in range(0, len(specs), BATCH):
             receipts += await self.storage.enqueue(self.name, specs[first : first + BATCH])
         there = await self._jobs_there([r.id for r in receipts if not r.created])
         now = self.clock.now_ms()
-        return [
-            there.get(receipt.id) or self._added(new, spec, receipt, now)
-            for new, spec, receipt in zip(jobs, specs, receipts, strict=True)
-        ]
+
+        def describe(number: int) -> Job[In, Out]:
+            receipt = receipts[number]
+            found = there.get(receipt.id)
+            return found or self._added(jobs[number], specs[number], receipt, now)
+
+        return Described(len(receipts), describe)
 
     async def _jobs_there(self, ids: Sequence[str]) -> Mapping[str, Job[In, Out]]:
         if not ids:
@@ -261,8 +311,8 @@ class Queue(TendedQueue[In, Out]):
             requeue_failed=on_failed == "requeue",
         )
 
-    def _add_spec(self, new: NewJob[In]) -> JobSpec:
-        job_id = ulid() if new.id is None else check_name("job", new.id)
+    def _add_spec(self, new: NewJob[In], fresh: str) -> JobSpec:
+        job_id = fresh if new.id is None else check_name("job", new.id)
         options = self.defaults if new.options is None else new.options
         if not isinstance(options, JobOptions):
             raise InvalidOption(f"options={printable(options, 60)}: give JobOptions(…)")
@@ -272,7 +322,7 @@ class Queue(TendedQueue[In, Out]):
             name=check_name("handler", new.name),
             payload=self._encode(job_id, new.data, terms, options.size_limit),
             terms=terms,
-            origin=ulid() if new.id is not None else job_id,
+            origin=fresh,
         )
 
     def _terms(self, options: JobOptions, result_ttl: Seconds | None) -> Terms:

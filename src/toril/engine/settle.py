@@ -17,6 +17,11 @@ from toril.storage.protocol import Batch, Claim, Settlement, Storage
 # the groups smaller.
 _FLIGHTS: Final = 2
 
+# Two replies that come together would go on together: both groups of handlers would run while
+# the storage idles, and both groups be settled while we do. So the second waits for the turns of
+# the loop in which the first runs and is sent: to start, to end, to be gathered, to be written.
+_TURNS: Final = 4
+
 Entry = tuple[Run[In], Outcome]
 Settled = Callable[[Run[In], Outcome, Answer, bool], None]
 
@@ -47,6 +52,7 @@ class Settler(Generic[In]):
         self._loop = asyncio.get_running_loop()
         self._pending: list[Entry[In]] = []
         self._flights: set[asyncio.Task[None]] = set()
+        self._delivering = asyncio.Lock()
         self._scheduled = False
         self._closed = False
         # Half a hand at most: handlers of one half run while the storage works on the other.
@@ -116,4 +122,10 @@ class Settler(Generic[In]):
             if answer.kind is not AnswerKind.REFUSED:
                 self._hand.remove(run)
             self._settled(run, outcome, answer, calls > 1)
-        self._deliver(settlement.batch)
+        if not settlement.batch.jobs:
+            self._deliver(settlement.batch)
+            return
+        async with self._delivering:
+            self._deliver(settlement.batch)
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)

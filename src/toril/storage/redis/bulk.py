@@ -124,12 +124,13 @@ class RedisBulk:
         created = 0
         rows = zip(ids, payloads, _each(names, len(ids)), _each(terms, len(ids)), strict=True)
         for some in _groups(rows):
-            args: list[str | bytes | int] = [0]
-            for job_id, payload, name, one in some:
-                # The id is its own origin: a replayed row is the same hand-in.
-                spec = JobSpec(id=job_id, name=name, payload=payload, terms=one)
-                args += (job_id, codec.pack_head(spec, ""), codec.pack_spec(spec))
-            answers = cast("list[bytes]", self._client.run(script("enqueue"), base, *args))
+            # The id is its own origin: a replayed row is the same hand-in.
+            specs = [
+                JobSpec(id=job_id, name=name, payload=payload, terms=one)
+                for job_id, payload, name, one in some
+            ]
+            args = codec.pack_jobs(specs, "")
+            answers = cast("list[bytes]", self._client.run(script("enqueue"), base, 0, *args))
             created += sum(answer.startswith(b"+") for answer in answers)
         return Written(created=created, duplicates=len(ids) - created)
 

@@ -24,6 +24,8 @@ from toril.storage.protocol import Batch, Claimed, Ending, EndingKind
 Packed = Sequence[Any]
 
 _FALSE: Final = b"\xc2"
+_SHORT: Final = 31
+"""The longest text whose length MessagePack writes into one byte with its type."""
 
 STATES: Final = {
     "w": State.WAITING,
@@ -130,15 +132,26 @@ def _extra(terms: Terms) -> dict[str, object] | bool:
     return extra or False
 
 
-def pack_head(spec: JobSpec, reply_to: str) -> bytes:
-    """Pack what `enqueue.lua` reads of a job."""
-    reply = reply_to if spec.reply else False
-    terms, origin = spec.terms, spec.origin
-    extra = _extra(terms)
-    special = extra or reply or terms.delay_ms or spec.requeue_failed
-    if not special and len(origin) < 32 and origin.isascii():
-        return pack(origin) + pack(spec.name) + _FALSE
-    return pack((origin, terms.delay_ms, spec.requeue_failed, reply, extra, spec.name))
+def pack_jobs(specs: Sequence[JobSpec], reply_to: str) -> list[str | bytes]:
+    """Pack jobs for `enqueue.lua`: id, head (what it reads), spec (what only clients read)."""
+    args: list[str | bytes] = []
+    write = msgpack.Packer().pack
+    # Jobs added together mostly share one object; to look it up by value is dear.
+    terms: Terms | None = None
+    packed_terms, extra = b"", cast("dict[str, object] | bool", False)
+    for spec in specs:
+        if spec.terms is not terms:
+            terms = spec.terms
+            packed_terms, extra = pack_terms(terms), _extra(terms)
+        name, origin = spec.name, spec.origin
+        special = extra or spec.reply or terms.delay_ms or spec.requeue_failed
+        if special or len(origin) > _SHORT or not origin.isascii():
+            reply = reply_to if spec.reply else False
+            head = write((origin, terms.delay_ms, spec.requeue_failed, reply, extra, name))
+        else:
+            head = write(origin) + write(name) + _FALSE
+        args += (spec.id, head, write((name, spec.payload, packed_terms, origin)))
+    return args
 
 
 def pack_spec(spec: JobSpec) -> bytes:

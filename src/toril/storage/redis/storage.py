@@ -7,8 +7,8 @@ state and event together, so no two clients and no two clocks can disagree.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar, assert_never, cast
@@ -66,6 +66,10 @@ from toril.storage.redis.waits import Replies, WakeUps
 
 _TOKENS: Final = 4096
 """Claim tokens remembered, to know a repeated claim by."""
+
+_FIRST: Final = 64
+_UNDER_WAY: Final = 2
+"""Calls of one `enqueue` that the server has not answered: it works on one, reads the next."""
 
 _REGISTERED_S: Final = 60.0
 _ASK_MS: Final = 1_000
@@ -223,16 +227,30 @@ class RedisStorage:
         self._check_open()
         if jobs:
             await self._register(queue)
+        if len(jobs) > CHUNK:
+            return await self._enqueue_many(queue, jobs)
+        return await _receipts(jobs, self._hand_in(queue, jobs)) if jobs else ()
+
+    async def _hand_in(self, queue: str, jobs: Sequence[JobSpec]) -> list[bytes]:
+        args = codec.pack_jobs(jobs, self._me)
+        return cast("list[bytes]", await self._run("enqueue", queue, *args, durable=True))
+
+    async def _enqueue_many(self, queue: str, jobs: Sequence[JobSpec]) -> Sequence[Receipt]:
+        """Send in pieces; the first is small, so that the server begins early."""
         receipts: list[Receipt] = []
-        for some in _chunks(jobs):
-            args: list[Argument] = []
-            for spec in some:
-                args += (spec.id, codec.pack_head(spec, self._me), codec.pack_spec(spec))
-            answers = await self._run("enqueue", queue, *args, durable=True)
-            receipts += [
-                _receipt(spec.id, answer.decode())
-                for spec, answer in zip(some, answers, strict=True)
-            ]
+        calls: deque[tuple[Sequence[JobSpec], asyncio.Task[list[bytes]]]] = deque()
+        try:
+            for some in (jobs[:_FIRST], *_chunks(jobs[_FIRST:])):
+                calls.append((some, asyncio.create_task(self._hand_in(queue, some))))
+                await asyncio.sleep(0)  # it goes out; the next are packed while the server works
+                while len(calls) > _UNDER_WAY:
+                    receipts += await _receipts(*calls.popleft())
+            while calls:
+                receipts += await _receipts(*calls.popleft())
+        finally:
+            for _, call in calls:
+                call.cancel()
+            await asyncio.gather(*(call for _, call in calls), return_exceptions=True)
         return receipts
 
     async def cancel(
@@ -681,16 +699,22 @@ class RedisStorage:
         return flags
 
 
+async def _receipts(specs: Sequence[JobSpec], call: Awaitable[list[bytes]]) -> list[Receipt]:
+    answers = await call
+    return [_receipt(spec.id, answer) for spec, answer in zip(specs, answers, strict=True)]
+
+
 def _chunks(items: Sequence[T]) -> Iterable[Sequence[T]]:
     return (items[first : first + CHUNK] for first in range(0, len(items), CHUNK))
 
 
-def _receipt(job_id: str, answer: str) -> Receipt:
-    kind, letter = answer[0], answer[1]
-    if kind == "~":
-        holder = answer[3:]
+def _receipt(job_id: str, answer: bytes) -> Receipt:
+    if answer == b"+w":
+        return Receipt(id=job_id, created=True, state=State.WAITING)
+    kind, letter, holder = answer[:1], answer[1:2].decode(), answer[3:].decode()
+    if kind == b"~":
         return Receipt(id=holder, created=False, state=codec.STATES.get(letter), deduplicated=True)
-    return Receipt(id=job_id, created=kind == "+", state=codec.STATES[letter])
+    return Receipt(id=job_id, created=kind == b"+", state=codec.STATES[letter])
 
 
 def _outcome(outcome: Outcome) -> tuple[Argument, ...]:
