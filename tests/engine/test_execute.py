@@ -356,3 +356,23 @@ async def test_a_workers_name_is_seen_by_the_queue(stage: Stage) -> None:
         await stage.clock.settle()
         (worker,) = await stage.queue.get_workers()
         assert (worker.id, worker.name) == ("w-1", "mailer")
+
+
+async def test_jobs_that_wait_to_be_handed_out_keep_their_places(stage: Stage) -> None:
+    running, most = 0, 0
+
+    async def handler(_job: Ctx) -> object:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        running -= 1
+        return None
+
+    for number in range(300):
+        await stage.queue.enqueue(f"j{number}", None)
+    async with Worker(stage.queue, handler, concurrency=20):
+        await stage.clock.settle(5000)
+    assert (await stage.queue.get_job_counts()).completed == 300
+    assert most == 20

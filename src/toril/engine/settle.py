@@ -17,6 +17,9 @@ from toril.storage.protocol import Batch, Claim, Settlement, Storage
 # the groups smaller.
 _FLIGHTS: Final = 2
 
+# Groups smaller than this cost more to take apart than it brings.
+_LEAST: Final = 8
+
 # Two replies that come together would go on together: both groups of handlers would run while
 # the storage idles, and both groups be settled while we do. So the second waits for the turns of
 # the loop in which the first runs and is sent: to start, to end, to be gathered, to be written.
@@ -56,7 +59,7 @@ class Settler(Generic[In]):
         self._scheduled = False
         self._closed = False
         # Half a hand at most: handlers of one half run while the storage works on the other.
-        self._most = max(8, hand.size // _FLIGHTS)
+        self._most = max(_LEAST, hand.size // _FLIGHTS)
 
     def add(self, run: Run[In], outcome: Outcome) -> None:
         """Take an outcome; it is sent at the end of this turn of the loop."""
@@ -122,10 +125,20 @@ class Settler(Generic[In]):
             if answer.kind is not AnswerKind.REFUSED:
                 self._hand.remove(run)
             self._settled(run, outcome, answer, calls > 1)
-        if not settlement.batch.jobs:
-            self._deliver(settlement.batch)
+        await self._hand_out(settlement.batch)
+
+    async def _hand_out(self, batch: Batch) -> None:
+        if len(batch.jobs) < _LEAST:
+            self._deliver(batch)
             return
-        async with self._delivering:
-            self._deliver(settlement.batch)
+        self._hand.take(len(batch.jobs))  # they are ours, though not in a place yet
+        try:
+            await self._delivering.acquire()
+        finally:
+            self._hand.give_back(len(batch.jobs))
+        try:
+            self._deliver(batch)
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
+        finally:
+            self._delivering.release()
