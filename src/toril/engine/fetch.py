@@ -55,7 +55,8 @@ class Fetcher(Generic[In]):
             if self._hand.closing or places <= 0:
                 continue
             batch = await self._claim(places)
-            if not batch.jobs:
+            # Fewer than asked for: there are no more now, or word of them is there already.
+            if len(batch.jobs) < places:
                 await self._idle(batch)
 
     def close(self) -> None:

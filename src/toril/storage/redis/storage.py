@@ -7,6 +7,7 @@ state and event together, so no two clients and no two clocks can disagree.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
@@ -113,6 +114,7 @@ class RedisStorage:
         self._me = ulid()
         self._tokens: OrderedDict[str, None] = OrderedDict()
         self._registered: dict[str, float] = {}
+        self._outlooks: dict[str, float] = {}
         self._wakes: dict[str, WakeUps] = {}
         self._replies: dict[str, Replies] = {}
 
@@ -304,7 +306,15 @@ class RedisStorage:
     async def claim(self, queue: str, claim: Claim) -> Batch:
         """Lease up to `count` jobs that may start now."""
         reply = await self._run("claim", queue, *self._wish(claim), again=1)
-        return codec.read_batch(claim.token, reply)
+        return self._batch(queue, claim, reply)
+
+    def _batch(self, queue: str, claim: Claim, reply: Sequence[Any]) -> Batch:
+        """Read a batch; one that came up short tells all that `wait` would ask for."""
+        batch = codec.read_batch(claim.token, reply)
+        if len(batch.jobs) < min(claim.count, CHUNK) and not batch.limited_for_ms:
+            due = math.inf if batch.next_in_ms is None else batch.next_in_ms / 1000
+            self._outlooks[queue] = self.clock.monotonic() + due
+        return batch
 
     def _wish(self, claim: Claim) -> tuple[Argument, ...]:
         rate = claim.rate or Rate(max=0, duration_ms=0)
@@ -328,8 +338,7 @@ class RedisStorage:
     async def wait(self, queues: Sequence[str], timeout_ms: int) -> None:
         """Return when one of the queues may have work."""
         self._check_open()
-        outlooks = [int(await self._run("outlook", queue)) for queue in queues]
-        wait_ms = min([timeout_ms, *(ms for ms in outlooks if ms >= 0)])
+        wait_ms = min([timeout_ms, *[await self._outlook(queue) for queue in queues]])
         if wait_ms <= 0:
             return
         waits = [
@@ -344,6 +353,18 @@ class RedisStorage:
             await asyncio.gather(*waits, return_exceptions=True)
         for one in done:
             one.result()
+
+    async def _outlook(self, queue: str) -> float:
+        """Tell in how many ms a claim can bring something, as far as is known.
+
+        Right after a claim that came up short there is nothing to ask: whatever changes later
+        leaves word, and that is what a wait waits for.
+        """
+        due = self._outlooks.pop(queue, None)
+        if due is not None:
+            return math.ceil((due - self.clock.monotonic()) * 1000) if due < math.inf else due
+        ms = int(await self._run("outlook", queue))
+        return ms if ms >= 0 else math.inf
 
     def _wake(self, queue: str) -> WakeUps:
         wakes = self._wakes.get(queue)
@@ -383,7 +404,7 @@ class RedisStorage:
             letters, claimed = await self._run("settle", queue, *args, durable=True, again=again)
             answers += [codec.ANSWERS[letter] for letter in letters.decode()]
             if claimed and refill is not None:
-                batch = codec.read_batch(refill.token, claimed)
+                batch = self._batch(queue, refill, claimed)
         return Settlement(answers=answers, batch=batch)
 
     async def reap(self, queue: str, max_stalls: int, interval_ms: int) -> Reaped:
