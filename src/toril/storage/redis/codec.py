@@ -274,10 +274,11 @@ def read_ending(job_id: str, letter: str, payload: bytes | None) -> Ending:
     return Ending(id=job_id, kind=kind)
 
 
-def read_message(message: bytes) -> tuple[str, str, bytes | None]:
-    """Read an ending pushed to a waiting client: id, letter, result or failure."""
-    job_id, letter, payload = msgpack.unpackb(message, raw=True)
-    return job_id.decode(), letter.decode(), None if payload is False else payload
+def read_message(message: bytes) -> tuple[str, str, bytes | None, str]:
+    """Read an ending pushed to a waiting client: id, letter, result or failure, origin."""
+    job_id, letter, payload, origin = msgpack.unpackb(message, raw=True)
+    ending = None if payload is False else payload
+    return job_id.decode(), letter.decode(), ending, origin.decode()
 
 
 # What the two free fields of an event hold, by its kind.

@@ -63,7 +63,7 @@ from toril.storage.redis.layout import (
 )
 from toril.storage.redis.leases import lease_arguments, read_renewal
 from toril.storage.redis.scripts import script
-from toril.storage.redis.waits import Replies, WakeUps
+from toril.storage.redis.waits import Known, Replies, WakeUps
 
 _TOKENS: Final = 4096
 """Claim tokens remembered, to know a repeated claim by."""
@@ -235,7 +235,20 @@ class RedisStorage:
 
     async def _hand_in(self, queue: str, jobs: Sequence[JobSpec]) -> list[bytes]:
         args = codec.pack_jobs(jobs, self._me)
-        return cast("list[bytes]", await self._run("enqueue", queue, *args, durable=True))
+        awaited = {spec.id: spec.origin for spec in jobs if spec.reply and spec.origin}
+        if awaited:
+            self._mailbox(queue).promise(awaited)
+        try:
+            answers = cast("list[bytes]", await self._run("enqueue", queue, *args, durable=True))
+        except BaseException:
+            for job_id in awaited:
+                self._mailbox(queue).forgive(job_id)
+            raise
+        if awaited:
+            for spec, answer in zip(jobs, answers, strict=True):
+                if spec.reply and answer[:1] != b"+":  # another job, which may have ended
+                    self._mailbox(queue).forgive(spec.id)
+        return answers
 
     async def _enqueue_many(self, queue: str, jobs: Sequence[JobSpec]) -> Sequence[Receipt]:
         """Send in pieces; the first is small, so that the server begins early."""
@@ -281,17 +294,19 @@ class RedisStorage:
     async def finished(self, queue: str, ids: Sequence[str], block_ms: int) -> Sequence[Ending]:
         """Return the endings known now, or wait for the first one."""
         self._check_open()
-        replies = self._replies.get(queue)
-        if replies is None:
-            key = f"{self._base(queue)}reply:{self._me}"
-            replies = self._replies[queue] = Replies(self._client, key)
+        replies = self._mailbox(queue)
 
-        async def ask() -> Sequence[Ending]:
+        async def ask() -> Known:
             flat = await self._run("finished", queue, self._me, *dict.fromkeys(ids))
-            return [
-                codec.read_ending(flat[at].decode(), flat[at + 1].decode(), flat[at + 2])
-                for at in range(0, len(flat), 3)
-            ]
+            endings: list[Ending] = []
+            origins: dict[str, str] = {}
+            for at in range(0, len(flat), 3):
+                job_id, letter, payload = flat[at].decode(), flat[at + 1].decode(), flat[at + 2]
+                if letter == "p":
+                    origins[job_id] = payload.decode()
+                else:
+                    endings.append(codec.read_ending(job_id, letter, payload))
+            return endings, origins
 
         deadline = self.clock.monotonic() + block_ms / 1000
         while self._opened:
@@ -300,6 +315,13 @@ class RedisStorage:
             if endings or self.clock.monotonic() >= deadline:
                 return endings
         return ()
+
+    def _mailbox(self, queue: str) -> Replies:
+        replies = self._replies.get(queue)
+        if replies is None:
+            key = f"{self._base(queue)}reply:{self._me}"
+            replies = self._replies[queue] = Replies(self._client, key)
+        return replies
 
     # -- work ------------------------------------------------------------------------------
 

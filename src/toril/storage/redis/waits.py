@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, cast
 
@@ -16,6 +17,9 @@ from toril.storage.redis.scripts import script
 
 _BLOCK_S: Final = 5.0
 _POPPED: Final = 500
+_PROMISED: Final = 4096
+"""Endings kept for callers that have not asked yet."""
+
 _LAST_WORDS_S: Final = 1.0
 
 
@@ -103,36 +107,65 @@ class WakeUps:
                 await self._client.run(script("ring"), self._key.removesuffix("wake"), 0)
 
 
+Known = tuple[Sequence[Ending], Mapping[str, str]]
+"""What the server told: endings, and the origins of jobs that go on."""
+
+
 class Replies:
-    """Receives the endings that scripts push to this client's list, and hands them out."""
+    """Receives the endings that scripts push to this client's list, and hands them out.
+
+    An id may be used again while word of its first job is under way, hence the origins: an ending
+    counts for the job it belongs to.
+    """
 
     def __init__(self, client: Client, key: str) -> None:
         self._client = client
         self._key = key
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
+        self._origins: dict[str, str] = {}
         self._news: dict[str, Ending] = {}
+        self._promised: OrderedDict[str, None] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
+
+    def promise(self, origins: Mapping[str, str]) -> None:
+        """Expect the endings of jobs that go out now with our address; keep them until asked."""
+        for job_id, origin in origins.items():
+            self._promised[job_id] = None
+            self._origins[job_id] = origin
+            self._news.pop(job_id, None)
+        while len(self._promised) > _PROMISED:
+            self.forgive(next(iter(self._promised)))
+        self._start()
+
+    def forgive(self, job_id: str) -> None:
+        """Take a promise back: the server has to be asked."""
+        self._promised.pop(job_id, None)
+        self._origins.pop(job_id, None)
+        self._forget(job_id)
 
     async def wait(
         self,
         ids: Sequence[str],
         clock: Clock,
         until: float,
-        ask: Callable[[], Awaitable[Sequence[Ending]]],
+        ask: Callable[[], Awaitable[Known]],
     ) -> Sequence[Ending]:
-        """Ask for endings; if there are none, return those that are pushed in time."""
+        """Return endings that are known, or told when asked, or pushed in time."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for job_id in ids:
             self._watchers.setdefault(job_id, set()).add(future)
         try:
-            known = await ask()
+            endings = self._known(ids)
+            promised = [self._promised.pop(job_id, False) is None for job_id in ids]
+            if not endings and not (all(promised) and until > clock.monotonic()):
+                endings, origins = await ask()
+                self._origins.update(origins)
             seconds = until - clock.monotonic()
-            if known or seconds <= 0:
-                return known
-            if self._task is None or self._task.done():
-                self._task = asyncio.create_task(self._listen())
+            if endings or seconds <= 0:
+                return endings
+            self._start()
             await wait_future(clock, future, seconds)
-            return [self._news[job_id] for job_id in ids if job_id in self._news]
+            return self._known(ids)
         finally:
             for job_id in ids:
                 watchers = self._watchers.get(job_id)
@@ -140,7 +173,7 @@ class Replies:
                     watchers.discard(future)
                     if not watchers:
                         del self._watchers[job_id]
-                        self._news.pop(job_id, None)
+                        self._forget(job_id)
 
     async def close(self) -> None:
         """Stop listening."""
@@ -152,8 +185,20 @@ class Replies:
                 if not future.done():
                     future.set_result(None)
 
+    def _known(self, ids: Sequence[str]) -> Sequence[Ending]:
+        return [self._news[job_id] for job_id in ids if job_id in self._news]
+
+    def _forget(self, job_id: str) -> None:
+        if job_id not in self._watchers and job_id not in self._promised:
+            self._news.pop(job_id, None)
+            self._origins.pop(job_id, None)
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._listen())
+
     async def _listen(self) -> None:
-        while self._watchers:
+        while self._watchers or self._promised:
             try:
                 reply = await self._client.block(
                     self._key,
@@ -168,9 +213,10 @@ class Replies:
                     self._deliver(message)
 
     def _deliver(self, message: bytes) -> None:
-        job_id, letter, payload = codec.read_message(message)
-        watchers = self._watchers.get(job_id)
-        if watchers is None:
+        job_id, letter, payload, origin = codec.read_message(message)
+        watchers = self._watchers.get(job_id, ())
+        expected = self._origins.get(job_id, origin)
+        if expected != origin or not (watchers or job_id in self._promised):
             return
         # A large result is not sent along; its waiter asks for it, and must not find an older one.
         self._news.pop(job_id, None)

@@ -1,6 +1,7 @@
 -- Tell the endings of jobs, and ask to be told of those still to come.
 -- ARGV: time, reply list of the caller, ids
--- Returns per ended job: id, kind (c, f, x cancelled, g gone), result or failure or false
+-- Returns per job: id, kind (c, f, x cancelled, g gone), result or failure or false;
+--   for one that goes on: id, p, its origin
 -- Events: none
 
 local answers = {}
@@ -27,6 +28,7 @@ for at = 3, #ARGV do
       extra.r[#extra.r + 1] = ARGV[2]
       call('HSET', JOBS, id, pack(record))
     end
+    add(id, 'p', record[ORIGIN])
   end
 end
 return answers

@@ -21,7 +21,7 @@
 -- logs:<id>   list    log lines
 -- events      stream  id = number of the entry's last event; field e = packed events
 -- wake        list    one element while there may be work nobody was told of
--- reply:<who> list    packed endings for a client that waits
+-- reply:<who> list    packed endings for a client that waits: {id, kind, payload, origin}
 -- broken      hash    id -> the bytes that should have been its record
 
 local base = KEYS[1]
@@ -197,7 +197,7 @@ local function reply(id, record, kind, payload)
   local extra = record[EXTRA]
   if not extra or not extra.r then return end
   if payload and #payload > BIG then payload = false end
-  local message = pack({ id, kind, payload or false })
+  local message = pack({ id, kind, payload or false, record[ORIGIN] })
   for _, who in ipairs(extra.r) do
     local key = base .. 'reply:' .. who
     call('RPUSH', key, message)
