@@ -105,14 +105,15 @@ class Fetcher(Generic[In]):
         else:
             due = self._block_ms if batch.next_in_ms is None else batch.next_in_ms
             waiting = self._wait(min(due, self._block_ms))
-        self._nap = asyncio.ensure_future(waiting)
+        nap = self._nap = asyncio.ensure_future(waiting)
         try:
-            await asyncio.wait([self._nap])
+            await nap
+        except asyncio.CancelledError:
+            if not self._hand.closing:  # else it was `close` that ended it
+                raise
         finally:
-            nap, self._nap = self._nap, None
+            self._nap = None
             nap.cancel()
-        if not nap.cancelled() and (error := nap.exception()) is not None:
-            raise error
 
     async def _wait(self, timeout_ms: int) -> None:
         try:

@@ -66,12 +66,12 @@ class Blocker:
             node.give_back(lane)
             raise
         wire.allow(timeout_s + MARGIN_S)
-        sent = wire.send_all(errand.prefix(packed))
+        sent = wire.bundle(errand.prefix(packed))
         try:
-            answer = (await asyncio.shield(sent))[-1]
+            answer = (await sent.future)[-1]
         except asyncio.CancelledError:
             # Also when the reply is there already: the caller will never see it.
-            self._start(self._unblock(node, lane, wire, sent, orphan))
+            self._start(self._unblock(node, lane, wire, sent.renew(), orphan))
             raise
         node.give_back(lane)
         return answer

@@ -87,6 +87,14 @@ class Bundle:
         if not self._missing and not self.future.done():
             self.future.set_result(self._answers)
 
+    def renew(self) -> asyncio.Future[list[Answer]]:
+        """Give a future for the replies, also after the first one was cancelled."""
+        if self.future.cancelled():
+            self.future = self.future.get_loop().create_future()
+            if not self._missing:
+                self.future.set_result(self._answers)
+        return self.future
+
 
 class Wire(asyncio.Protocol):
     """One connection. `limit` is how long it may be silent while it owes a reply."""
@@ -131,32 +139,47 @@ class Wire(asyncio.Protocol):
         return Ghost(self.run_id, self.client_id) if known and self.owing else None
 
     def send(self, packed: bytes) -> asyncio.Future[Answer]:
-        """Queue a command for this turn's write; the future gets the reply, whatever it is."""
+        """Send a command; the future gets the reply, whatever it is.
+
+        At once if the server owes nothing, else with all others of this turn of the loop.
+        """
         future: asyncio.Future[Answer] = self._loop.create_future()
         if self.lost is not None:
             future.set_result(self.lost)
             return future
-        if not self._waiting:
+        idle = not self._waiting
+        if idle:
             self._quiet_since = self._clock.monotonic()
         self._waiting.append(future)
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(packed)
+        self._put([packed], idle)
         return future
 
     def send_all(self, packed: Sequence[bytes]) -> asyncio.Future[list[Answer]]:
-        """Queue several commands that nothing comes between; the future gets all replies."""
-        future: asyncio.Future[list[Answer]] = self._loop.create_future()
+        """Send several commands that nothing comes between; the future gets all replies."""
+        return self.bundle(packed).future
+
+    def bundle(self, packed: Sequence[bytes]) -> Bundle:
+        """Send several commands; give what collects their replies."""
+        bundle = Bundle(len(packed), self._loop.create_future())
         if self.lost is not None:
-            future.set_result([self.lost] * len(packed))
-            return future
-        if not self._waiting:
+            for _ in packed:
+                bundle.set_result(self.lost)
+            return bundle
+        idle = not self._waiting
+        if idle:
             self._quiet_since = self._clock.monotonic()
-        self._waiting.extend([Bundle(len(packed), future)] * len(packed))
+        self._waiting.extend([bundle] * len(packed))
+        self._put(packed, idle)
+        return bundle
+
+    def _put(self, packed: Sequence[bytes], idle: bool) -> None:
+        if idle and not self._out:
+            self._out.extend(packed)
+            self._flush()
+            return
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.extend(packed)
-        return future
 
     async def load(self, sha: str, packed: bytes) -> Answer:
         """Send the SCRIPT LOAD of a script once for all who ask while it is under way."""
@@ -180,7 +203,7 @@ class Wire(asyncio.Protocol):
             await asyncio.wait([self._gone], timeout=1)
 
     def _flush(self) -> None:
-        if self.lost is not None or self._transport is None:
+        if self.lost is not None or self._transport is None or not self._out:
             return
         out, self._out = self._out, []
         # Without flow control on purpose: each caller waits for its reply, so what can pile up

@@ -363,6 +363,9 @@ class RedisStorage:
         wait_ms = min([timeout_ms, *[await self._outlook(queue) for queue in queues]])
         if wait_ms <= 0:
             return
+        if len(queues) == 1:
+            await self._wake(queues[0]).wait(self.clock, wait_ms / 1000)
+            return
         waits = [
             asyncio.ensure_future(self._wake(queue).wait(self.clock, wait_ms / 1000))
             for queue in queues

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, cast
 
-from toril.clock import Clock, wait_future
+from toril.clock import Clock
 from toril.errors import StorageError
 from toril.resp.client import Client, Reply
 from toril.storage.protocol import Ending
@@ -21,6 +21,11 @@ _PROMISED: Final = 4096
 """Endings kept for callers that have not asked yet."""
 
 _LAST_WORDS_S: Final = 1.0
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class WakeUps:
@@ -39,17 +44,16 @@ class WakeUps:
         self._waiters.append(future)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._listen())
+        timer = clock.call_later(seconds, lambda: _resolve(future))
         try:
-            await wait_future(clock, future, seconds)
-            if future.done():
-                future.result()
+            await future
         except asyncio.CancelledError:
-            if future.done() and future.exception() is None and not self._wake_one():
+            told = future.done() and not future.cancelled() and future.exception() is None
+            if told and not self._wake_one():
                 self._pass_on()  # told and gone, and nobody else here
             raise
         finally:
-            if not future.done():
-                future.cancel()
+            timer.cancel()
             self._waiters = [one for one in self._waiters if one is not future]
 
     async def close(self) -> None:
@@ -60,14 +64,12 @@ class WakeUps:
         if self._chores:
             await asyncio.wait(self._chores, timeout=_LAST_WORDS_S)
         for future in self._waiters:
-            if not future.done():
-                future.set_result(None)
+            _resolve(future)
 
     def poke(self) -> None:
         """Wake everybody, to look again."""
         for future in self._waiters:
-            if not future.done():
-                future.set_result(None)
+            _resolve(future)
 
     def _pass_on(self) -> None:
         chore = asyncio.create_task(self._return(b"1"))
@@ -164,7 +166,11 @@ class Replies:
             if endings or seconds <= 0:
                 return endings
             self._start()
-            await wait_future(clock, future, seconds)
+            timer = clock.call_later(seconds, lambda: _resolve(future))
+            try:
+                await future
+            finally:
+                timer.cancel()
             return self._known(ids)
         finally:
             for job_id in ids:
@@ -182,8 +188,7 @@ class Replies:
             await asyncio.wait([self._task])
         for watchers in self._watchers.values():
             for future in watchers:
-                if not future.done():
-                    future.set_result(None)
+                _resolve(future)
 
     def _known(self, ids: Sequence[str]) -> Sequence[Ending]:
         return [self._news[job_id] for job_id in ids if job_id in self._news]
@@ -223,5 +228,4 @@ class Replies:
         if letter in "xg" or payload is not None:
             self._news[job_id] = codec.read_ending(job_id, letter, payload)
         for future in watchers:
-            if not future.done():
-                future.set_result(None)
+            _resolve(future)
