@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from toril.retry import Backoff, ErrorCategory, Postpone, Reject, Retry, categorize_error
     from toril.serde import JsonSerde, MsgpackSerde, Serde
     from toril.storage import open_storage
+    from toril.storage.file import FileStorage
     from toril.storage.memory import MemoryStorage
     from toril.storage.protocol import Storage
     from toril.sync import SyncQueue
@@ -137,6 +138,7 @@ _HOMES = {
             "Serde",
         ),
         "storage": ("open_storage",),
+        "storage.file": ("FileStorage",),
         "storage.memory": ("MemoryStorage",),
         "storage.protocol": ("Storage",),
         "sync": ("SyncQueue",),
@@ -177,6 +179,7 @@ __all__ = [
     "EventKind",
     "EventsTrimmed",
     "Failure",
+    "FileStorage",
     "InvalidInput",
     "InvalidName",
     "InvalidOption",

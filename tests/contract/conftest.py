@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 if "toril.testing" not in sys.modules:
     pytest.register_assert_rewrite("toril.testing")  # a failed check shows its values
 
+from tests.contract.file_rig import FileRig
 from tests.contract.redis_rig import RedisRig
 from tests.resp.nodes import cluster
 from tests.servers import Server, redis_binary, valkey_binary
@@ -42,6 +44,17 @@ async def redis_rig(url: str) -> AsyncIterator[Rig]:
         await rig.storage.close()
 
 
+@asynccontextmanager
+async def file_rig(directory: Path) -> AsyncIterator[Rig]:
+    """Open a file storage in a directory of its own."""
+    rig = FileRig(directory)
+    await rig.storage.open()
+    try:
+        yield rig
+    finally:
+        await rig.storage.close()
+
+
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[Server]:
     """A Valkey from the wheel."""
@@ -63,7 +76,7 @@ def three_masters() -> Iterator[str]:
         yield "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
 
 
-STORAGES = ("memory", "valkey", "redis", "cluster")
+STORAGES = ("memory", "file", "valkey", "redis", "cluster")
 
 
 def url_of(storage: str, request: pytest.FixtureRequest) -> str:
@@ -75,10 +88,12 @@ def url_of(storage: str, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=STORAGES)
-async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """A rig whose storage is open and holds nothing."""
     if request.param == "memory":
         opening = memory_rig()
+    elif request.param == "file":
+        opening = file_rig(tmp_path / "store")
     else:
         opening = redis_rig(url_of(request.param, request))
     async with opening as opened:

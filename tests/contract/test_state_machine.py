@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -10,9 +12,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.contract.conftest import url_of
+from tests.contract.file_rig import FileRig
 from tests.contract.machine import StorageMachine
 from tests.contract.redis_rig import RedisRig
 from toril.clock import ManualClock
+from toril.ids import ulid
+from toril.storage.file import FileStorage
 from toril.storage.memory import MemoryStorage
 from toril.testing.rig import MemoryRig, Rig
 
@@ -47,6 +52,27 @@ class RedisMachine(StorageMachine):
     async def drop_rig(self) -> None:
         """Close the storage."""
         await self.rig.storage.close()
+
+
+class FileMachine(StorageMachine):
+    """The machine over a file storage in a directory of its own."""
+
+    seen: ClassVar[Counter[str]] = Counter()
+    root: ClassVar[Path] = Path()
+
+    @classmethod
+    async def make_rig(cls) -> Rig:
+        """Open a storage in a new directory."""
+        rig = FileRig(cls.root / ulid())
+        await rig.storage.open()
+        return rig
+
+    async def drop_rig(self) -> None:
+        """Close the storage and delete its directory."""
+        storage = self.rig.storage
+        assert isinstance(storage, FileStorage)
+        await storage.close()
+        shutil.rmtree(storage.address.directory)
 
 
 # What each run must have met: a machine that idles proves nothing.
@@ -87,3 +113,13 @@ def test_the_redis_storage_does_what_the_contract_says_step_by_step(
         RedisMachine, settings=effort(200 / settings().max_examples, shrink=False)
     )
     assert set(RedisMachine.seen) >= TROUBLE
+
+
+@pytest.mark.timeout(600)
+def test_the_file_storage_does_what_the_contract_says_step_by_step(tmp_path: Path) -> None:
+    FileMachine.root = tmp_path
+    FileMachine.seen.clear()
+    run_state_machine_as_test(
+        FileMachine, settings=effort(200 / settings().max_examples, shrink=False)
+    )
+    assert set(FileMachine.seen) >= TROUBLE

@@ -20,6 +20,10 @@ LAYERS: list[tuple[str, set[str]]] = [
     ("storage.memory", VALUES | {"storage.protocol", "storage.memory"}),
     ("storage.redis", VALUES | {"storage.protocol", "storage.columns", "storage.redis", "resp"}),
     (
+        "storage.file",
+        VALUES | {"storage.protocol", "storage.columns", "storage.file", "failpoints"},
+    ),
+    (
         "engine.",
         VALUES | {"storage.protocol", "engine", "context", "hooks", "metrics", "failpoints"},
     ),

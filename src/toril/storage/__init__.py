@@ -49,6 +49,10 @@ def open_storage(url: str) -> Storage:
         raise InvalidOption(f"storage {_safe(url)!r} is not a URL; try 'memory:'")
     if scheme == "memory":
         return _open_memory(rest)
+    if scheme == "file":
+        from toril.storage.file import FileStorage
+
+        return FileStorage.at(url)
     if scheme in _REDIS:
         from toril.storage.redis import RedisStorage
 
@@ -60,7 +64,7 @@ def open_storage(url: str) -> Storage:
     if scheme in registered:
         storage: Storage = registered[scheme].load()(url)
         return storage
-    known = ["memory", *_REDIS, *sorted(registered)]
+    known = ["memory", "file", *_REDIS, *sorted(registered)]
     raise InvalidOption(
         f"storage {_safe(url)!r}: unknown scheme {printable(scheme, 40)!r}."
         f"{suggest(scheme, known)} Known: {', '.join(known)}"
