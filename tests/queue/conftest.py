@@ -10,6 +10,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import pytest
@@ -18,13 +19,14 @@ from tests.servers import Server, valkey_binary
 from toril import JobContext, ManualClock, MemoryStorage, Queue, State, Storage, Worker
 from toril.ids import ulid
 from toril.resp.client import Client, Reply
+from toril.storage.file import FileStorage
 from toril.storage.protocol import Claim, Claimed
 from toril.storage.redis import RedisStorage
 
 AnyQueue: TypeAlias = Queue[Any, Any]
 Context: TypeAlias = JobContext[Any]
 
-STORAGES = ("memory", "valkey")
+STORAGES = ("memory", "file", "valkey")
 
 
 def memory_only(reason: str) -> pytest.MarkDecorator:
@@ -111,6 +113,52 @@ class ServerStorage(RedisStorage):
                 self.blocked -= 1
 
         return call
+
+
+class DiskClock(ManualClock):
+    """A manual clock for a file storage: it comes to rest when its threads have nothing to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storage: DiskStorage | None = None
+
+    async def settle(self, turns: int = 50) -> None:
+        """Let answers come in and tasks turn until two rounds have brought nothing new."""
+        quiet = 0
+        while quiet < 2:
+            await super().settle(min(turns, 20))
+            if self.storage is None or self.storage._desk is None:
+                return
+            calls = self.storage.calls
+            # Each thread answers in order: after this all calls before it are answered.
+            await self.storage.rest()
+            await super().settle(5)
+            quiet = quiet + 1 if self.storage.calls == calls else 0
+
+
+class DiskStorage(FileStorage):
+    """A file storage that counts what is asked of its threads."""
+
+    # The thread of a heart beats in real time, which stands still here.
+    heartbeat: Any = None
+
+    def __init__(self, directory: Path, clock: DiskClock) -> None:
+        super().__init__(directory, durability="memory", clock=clock)
+        self.calls = 0
+        clock.storage = self
+
+    async def _change(self, queue: str, act: Callable[[Any], Any]) -> Any:
+        self.calls += 1
+        return await super()._change(queue, act)
+
+    async def _look(self, queue: str, look: Callable[[Any], Any], unknown: Any) -> Any:
+        self.calls += 1
+        return await super()._look(queue, look, unknown)
+
+    async def rest(self) -> None:
+        """Return when the threads have answered what was asked before."""
+        await super()._change("nothing", lambda _shelf: None)
+        await super()._look("nothing", lambda _shelf: None, None)
 
 
 class MakeQueue(Protocol):
@@ -226,14 +274,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def clock(kind: str) -> ManualClock:
     """The time of queue and storage; it stands still until it is moved."""
-    return ManualClock() if kind == "memory" else ServerClock()
+    clocks: dict[str, type[ManualClock]] = {"valkey": ServerClock, "file": DiskClock}
+    return clocks.get(kind, ManualClock)()
 
 
 @pytest.fixture
-async def storage(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[Storage]:
+async def storage(
+    request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Storage]:
     """An open storage that holds nothing."""
     opened: Storage
-    if isinstance(clock, ServerClock):
+    if isinstance(clock, DiskClock):
+        opened = DiskStorage(tmp_path / "store", clock)
+    elif isinstance(clock, ServerClock):
         opened = ServerStorage(request.getfixturevalue("valkey").url, clock)
     else:
         opened = MemoryStorage(clock=clock)

@@ -78,8 +78,12 @@ def open_bulk(url: str) -> Bulk:
         from toril.storage.redis.bulk import RedisBulk
 
         return RedisBulk(url)
+    if scheme == "file":
+        from toril.storage.file.bulk import FileBulk
+
+        return FileBulk(url)
     raise UnsupportedFeature(
-        f"storage {_safe(str(url))!r} cannot be read in bulk; known: "
+        f"storage {_safe(str(url))!r} cannot be read in bulk; known: file, "
         f"{', '.join(one for one in _REDIS if one != 'embedded')}"
     )
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypedDict
+from typing import Protocol, TypedDict, TypeVar, cast
 
 from toril.event import Cursor
-from toril.job import DEFAULT_TERMS, State, Terms
+from toril.job import DEFAULT_TERMS, JobRecord, State, Terms
+
+T = TypeVar("T", str, Terms)
 
 
 class EventColumns(TypedDict):
@@ -101,3 +103,41 @@ class Bulk(Protocol):
     def close(self) -> None:
         """Let the connection go."""
         ...
+
+
+def no_events() -> EventColumns:
+    """Make empty columns for events."""
+    return cast("EventColumns", {name: [] for name in EventColumns.__annotations__})
+
+
+def no_jobs() -> JobColumns:
+    """Make empty columns for jobs."""
+    return cast("JobColumns", {name: [] for name in JobColumns.__annotations__})
+
+
+def append_job(columns: JobColumns, record: JobRecord) -> None:
+    """Append a job to its columns."""
+    spec, failure = record.spec, record.failure
+    columns["id"].append(spec.id)
+    columns["name"].append(spec.name)
+    columns["state"].append(record.state.value)
+    columns["payload"].append(spec.payload)
+    columns["priority"].append(spec.terms.priority)
+    columns["max_attempts"].append(spec.terms.attempts)
+    columns["created_ms"].append(record.created_ms)
+    columns["due_ms"].append(record.due_ms)
+    columns["attempts_made"].append(record.attempts_made)
+    columns["attempts_started"].append(record.attempts_started)
+    columns["stalls"].append(record.stalls)
+    columns["processed_ms"].append(record.processed_ms)
+    columns["finished_ms"].append(record.finished_ms)
+    columns["worker_id"].append(record.worker_id)
+    columns["progress"].append(record.progress)
+    columns["result"].append(record.result)
+    columns["failure_kind"].append(None if failure is None else failure.kind)
+    columns["failure_reason"].append(None if failure is None else failure.reason)
+
+
+def spread(values: Sequence[T] | T, count: int) -> Sequence[T]:
+    """Give each of `count` rows its value, or all of them the same."""
+    return [values] * count if isinstance(values, str | Terms) else values

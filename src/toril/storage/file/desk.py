@@ -32,14 +32,11 @@ class Desk:
         for queue, what in effects.items():
             if what.work:
                 self._bells.ring(queue, News.WORK)
-                self._toucher.touch(queue, News.WORK)
             if what.events:
                 self._bells.ring(queue, News.EVENTS)
-                self._toucher.touch(queue, News.EVENTS)
             if what.endings:
                 self._bells.ring(queue, News.ENDINGS, what.endings)
-            if what.awaited:
-                self._toucher.touch(queue, News.ENDINGS)
+        touch_all(self._toucher, effects)
 
     def close(self) -> None:
         """Finish what was asked, then let everything go; blocks."""
@@ -47,3 +44,14 @@ class Desk:
         self.reader.stop()
         self.listener.stop()
         self._toucher.close()
+
+
+def touch_all(toucher: Toucher, effects: dict[str, Effects]) -> None:
+    """Tell other processes what a transaction brought."""
+    for queue, what in effects.items():
+        if what.work:
+            toucher.touch(queue, News.WORK)
+        if what.events:
+            toucher.touch(queue, News.EVENTS)
+        if what.awaited:
+            toucher.touch(queue, News.ENDINGS)

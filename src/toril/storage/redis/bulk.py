@@ -11,11 +11,20 @@ from typing import Any, Final, cast
 
 from toril.event import Cursor, EventKind
 from toril.ids import check_name
-from toril.job import DEFAULT_TERMS, JobRecord, JobSpec, State, Terms
+from toril.job import DEFAULT_TERMS, JobSpec, State, Terms
 from toril.resp.client import Settings
 from toril.resp.sync import SyncClient
 from toril.resp.url import Address, parse_url
-from toril.storage.columns import EventColumns, JobColumns, Span, Written
+from toril.storage.columns import (
+    EventColumns,
+    JobColumns,
+    Span,
+    Written,
+    append_job,
+    no_events,
+    no_jobs,
+    spread,
+)
 from toril.storage.redis import codec
 from toril.storage.redis.layout import CHUNK, LAYOUT, PREFIX, base_of, check_layout, check_trimmed
 from toril.storage.redis.scripts import script
@@ -72,7 +81,7 @@ class RedisBulk:
         # First how far they go: one that is added in between must not count as trimmed.
         last = self._last(base)
         stop = last if until is None else min(until.major, last)
-        columns = _no_events()
+        columns = no_events()
         if after.major >= stop:
             return columns
         entries = cast(
@@ -89,7 +98,7 @@ class RedisBulk:
 
     def read_jobs(self, queue: str, state: State, start: int, stop: int) -> JobColumns:
         """Read jobs of one state."""
-        columns = _no_jobs()
+        columns = no_jobs()
         if state is State.WAITING_CHILDREN:
             return columns
         base = base_of(self.address.prefix, queue)
@@ -103,7 +112,7 @@ class RedisBulk:
             reply = cast("Sequence[Any]", self._client.run(script("get"), base, 0, *ids))
             for record in codec.read_records(ids, reply):
                 if record is not None:
-                    _append_job(columns, record)
+                    append_job(columns, record)
             if len(page) < last - first:
                 break
         return columns
@@ -122,7 +131,7 @@ class RedisBulk:
         self._register(check_name("queue", queue))
         base = base_of(self.address.prefix, queue)
         created = 0
-        rows = zip(ids, payloads, _each(names, len(ids)), _each(terms, len(ids)), strict=True)
+        rows = zip(ids, payloads, spread(names, len(ids)), spread(terms, len(ids)), strict=True)
         for some in _groups(rows):
             # The id is its own origin: a replayed row is the same hand-in.
             specs = [
@@ -149,14 +158,6 @@ class RedisBulk:
 def _first(entries: list[list[Any]]) -> int:
     raw_id, (_, blob) = entries[0]
     return next(codec.read_entry(raw_id, blob)).cursor.major
-
-
-def _no_events() -> EventColumns:
-    return cast("EventColumns", {name: [] for name in EventColumns.__annotations__})
-
-
-def _no_jobs() -> JobColumns:
-    return cast("JobColumns", {name: [] for name in JobColumns.__annotations__})
 
 
 def _append_entry(columns: EventColumns, raw_id: bytes, blob: bytes, after: int, stop: int) -> None:
@@ -196,32 +197,6 @@ def _append_free(
 
 def _or_none(values: Iterable[Any]) -> list[Any]:
     return [one or None for one in values]
-
-
-def _append_job(columns: JobColumns, record: JobRecord) -> None:
-    spec, failure = record.spec, record.failure
-    columns["id"].append(spec.id)
-    columns["name"].append(spec.name)
-    columns["state"].append(record.state.value)
-    columns["payload"].append(spec.payload)
-    columns["priority"].append(spec.terms.priority)
-    columns["max_attempts"].append(spec.terms.attempts)
-    columns["created_ms"].append(record.created_ms)
-    columns["due_ms"].append(record.due_ms)
-    columns["attempts_made"].append(record.attempts_made)
-    columns["attempts_started"].append(record.attempts_started)
-    columns["stalls"].append(record.stalls)
-    columns["processed_ms"].append(record.processed_ms)
-    columns["finished_ms"].append(record.finished_ms)
-    columns["worker_id"].append(record.worker_id)
-    columns["progress"].append(record.progress)
-    columns["result"].append(record.result)
-    columns["failure_kind"].append(None if failure is None else failure.kind)
-    columns["failure_reason"].append(None if failure is None else failure.reason)
-
-
-def _each(values: Any, count: int) -> Iterable[Any]:
-    return [values] * count if isinstance(values, str | Terms) else values
 
 
 def _groups(rows: Iterable[tuple[Any, ...]]) -> Iterable[list[tuple[Any, ...]]]:

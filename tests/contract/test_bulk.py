@@ -1,12 +1,13 @@
-"""Columns in and out of the lean layout."""
+"""Columns in and out of the storages that have the facet `Bulk`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.servers import Server, valkey_binary
+from tests.servers import Server
 from toril import EventsTrimmed, InvalidName, Queue, UnsupportedFeature, Worker
 from toril.context import JobContext
 from toril.event import Cursor
@@ -17,14 +18,11 @@ from toril.storage.columns import Bulk
 from toril.storage.protocol import Storage
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server(valkey_binary()) as running:
-        yield running
-
-
-@pytest.fixture
-def url(server: Server) -> str:
+@pytest.fixture(params=["file", "valkey"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "file":
+        return f"file:{tmp_path / 'store'}"
+    server: Server = request.getfixturevalue("valkey")
     return f"{server.url}?prefix=b{ulid()}"
 
 

@@ -1,0 +1,185 @@
+"""Columns in and out of a file storage, blocking: for programs without an event loop."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+from toril.clock import Clock, SystemClock
+from toril.event import Cursor
+from toril.ids import check_name
+from toril.job import DEFAULT_TERMS, JobRecord, JobSpec, State, Terms
+from toril.storage.columns import (
+    EventColumns,
+    JobColumns,
+    Span,
+    Written,
+    append_job,
+    no_events,
+    no_jobs,
+    spread,
+)
+from toril.storage.file import observe, produce
+from toril.storage.file.address import FileAddress, parse_file_url
+from toril.storage.file.codec import PackedEvent, unpack
+from toril.storage.file.database import connect, set_up
+from toril.storage.file.desk import touch_all
+from toril.storage.file.directory import NOTIFY
+from toril.storage.file.ledger import transact
+from toril.storage.file.notify import Toucher
+from toril.storage.file.shelf import Shelf
+from toril.storage.file.trouble import translate
+
+T = TypeVar("T")
+
+_CHUNK: Final = 500
+_FREE: Final = (
+    "prev",
+    "reason",
+    "delay_ms",
+    "duration_ms",
+    "result_size",
+    "progress",
+    "dedup_id",
+    "other_id",
+    "count",
+)
+
+
+class FileBulk:
+    """The `Bulk` facet of a file storage; crosses a process border as its URL."""
+
+    def __init__(self, url: str | FileAddress, *, clock: Clock | None = None) -> None:
+        self.address = parse_file_url(url) if isinstance(url, str) else url
+        self._clock = clock or SystemClock()
+        self._opened: sqlite3.Connection | None = None
+        self._toucher: Toucher | None = None
+
+    def __repr__(self) -> str:
+        return f"FileBulk({self.address.url!r})"
+
+    def close(self) -> None:
+        """Let the connection go."""
+        db, self._opened = self._opened, None
+        if db is not None:
+            db.close()
+        if self._toucher is not None:
+            self._toucher.close()
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        if self._opened is None:
+            set_up(self.address)
+            self._toucher = Toucher(self.address.directory / NOTIFY)
+            self._opened = connect(self.address)
+        return self._opened
+
+    def _look(self, queue: str, look: Callable[[Shelf], T], unknown: T) -> T:
+        db = self._db
+        try:
+            db.execute("BEGIN")
+            try:
+                shelf = Shelf.peek(db, queue)
+                if shelf is None:
+                    return unknown
+                shelf.now = self._clock.now_ms()
+                return look(shelf)
+            finally:
+                db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise translate(error, self.address.url) from error
+
+    def span(self, queue: str) -> Span:
+        """Tell which events there are."""
+        nothing = Span(first=Cursor.START, last=Cursor.START)
+        return self._look(
+            queue, lambda q: Span(first=Cursor(q.dropped), last=Cursor(q.last)), nothing
+        )
+
+    def read_events(
+        self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
+    ) -> EventColumns:
+        """Read up to `limit` events."""
+        columns = no_events()
+
+        def read(shelf: Shelf) -> None:
+            stop = shelf.last if until is None else min(until.major, shelf.last)
+            if after.major >= stop:
+                return
+            observe.check_trimmed(shelf, after.major, stop)
+            end = min(stop, after.major + limit)
+            for last, time_ms, body in observe.event_rows(shelf, after.major):
+                _append_events(columns, last, time_ms, unpack(body), after.major, end)
+                if last >= end:
+                    break
+
+        self._look(queue, read, None)
+        return columns
+
+    def read_jobs(self, queue: str, state: State, start: int, stop: int) -> JobColumns:
+        """Read jobs of one state."""
+        columns = no_jobs()
+        none: list[JobRecord] = []
+        for record in self._look(queue, lambda q: observe.peek(q, state, start, stop), none):
+            append_job(columns, record)
+        return columns
+
+    def write_jobs(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        payloads: Sequence[bytes],
+        names: Sequence[str] | str = "job",
+        terms: Sequence[Terms] | Terms = DEFAULT_TERMS,
+    ) -> Written:
+        """Store jobs; an id that is there already is left alone."""
+        for job_id in ids:
+            check_name("job", job_id)
+        check_name("queue", queue)
+        count = len(ids)
+        specs = [
+            JobSpec(id=job_id, payload=payload, name=name, terms=one)
+            for job_id, payload, name, one in zip(
+                ids, payloads, spread(names, count), spread(terms, count), strict=True
+            )
+        ]
+        created = 0
+        for first in range(0, count, _CHUNK):
+            store = partial(_store, specs[first : first + _CHUNK])
+            fresh, effects = transact(self._db, self.address, self._clock, queue, store)
+            created += fresh
+            if self._toucher is not None:
+                touch_all(self._toucher, effects)
+        return Written(created=created, duplicates=count - created)
+
+
+def _store(specs: Sequence[JobSpec], shelf: Shelf) -> int:
+    return sum(produce.enqueue(shelf, spec).created for spec in specs)
+
+
+def _append_events(
+    columns: EventColumns,
+    last: int,
+    time_ms: int,
+    packed: Sequence[PackedEvent],
+    after: int,
+    end: int,
+) -> None:
+    """Append the events of one row that lie after one number and up to another."""
+    first = last - len(packed) + 1
+    low, high = max(0, after + 1 - first), min(len(packed), end + 1 - first)
+    rows = cast("dict[str, list[Any]]", columns)
+    for number, event in enumerate(packed[low:high], first + low):
+        kind, job_id, job_name, attempt, worker_id, extras = event
+        rows["number"].append(number)
+        rows["kind"].append(kind)
+        rows["time_ms"].append(time_ms)
+        rows["job_id"].append(job_id)
+        rows["job_name"].append(job_name)
+        rows["attempt"].append(attempt)
+        rows["worker_id"].append(worker_id)
+        more = extras or {}
+        for name in _FREE:
+            rows[name].append(more.get(name))
