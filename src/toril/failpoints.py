@@ -20,7 +20,7 @@ from typing import Final
 
 from toril.errors import InvalidOption
 
-POINTS: Final = ("before_commit", "after_send", "before_file_commit", "after_file_commit")
+POINTS: Final = ("before_commit", "after_send")
 ACTIONS: Final = ("kill", "stop")
 
 

@@ -19,10 +19,7 @@ LAYERS: list[tuple[str, set[str]]] = [
     ("storage.columns", VALUES),
     ("storage.memory", VALUES | {"storage.protocol", "storage.memory"}),
     ("storage.redis", VALUES | {"storage.protocol", "storage.columns", "storage.redis", "resp"}),
-    (
-        "storage.file",
-        VALUES | {"storage.protocol", "storage.columns", "storage.file", "failpoints"},
-    ),
+    ("storage.file", VALUES | {"storage.protocol", "storage.columns", "storage.file"}),
     (
         "engine.",
         VALUES | {"storage.protocol", "engine", "context", "hooks", "metrics", "failpoints"},

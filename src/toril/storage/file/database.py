@@ -16,6 +16,7 @@ from toril.storage.file.address import Durability, FileAddress
 from toril.storage.file.directory import DATABASE, NOTIFY, make_database_file, prepare, setting_up
 from toril.storage.file.trouble import DiskFailed, is_busy, translate
 
+_SQLITE: Final = (3, 37)
 _CACHE_KIB: Final = 16_384
 _STATEMENTS: Final = 256
 _CHECKPOINT_PAGES: Final = 4_000
@@ -29,6 +30,11 @@ _SYNCHRONOUS: Final[dict[Durability, str]] = {"local": "FULL", "memory": "NORMAL
 def set_up(address: FileAddress) -> None:
     """Check the directory, then make the tables or lead older ones up to today's."""
     directory, url = address.directory, address.url
+    if sqlite3.sqlite_version_info < _SQLITE:
+        needed = ".".join(map(str, _SQLITE))
+        raise StorageError(
+            f"{url}: this Python has SQLite {sqlite3.sqlite_version}, a file storage needs {needed}"
+        )
     prepare(directory, url)
     path = directory / DATABASE
     # Before the first write: a foreign or broken file is refused untouched.

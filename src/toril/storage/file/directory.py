@@ -47,7 +47,8 @@ def _check_directory(path: Path) -> None:
             f"file storage {path}: everybody may write to it (mode "
             f"{stat.S_IMODE(found.st_mode):04o}); run chmod 700 on it, or name another one"
         )
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+    # The mode as well: root may write, and should not where the owner asked not to.
+    if not found.st_mode & stat.S_IWUSR or not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         raise StorageDenied(f"file storage {path}: is read-only; make it writable, or move it")
 
 
@@ -66,7 +67,7 @@ def _check_file(path: Path) -> None:
             f"file storage {path}: others may use it (mode {stat.S_IMODE(found.st_mode):04o}); "
             "run chmod 600 on it"
         )
-    if not os.access(path, os.R_OK | os.W_OK):
+    if not found.st_mode & stat.S_IWUSR or not os.access(path, os.R_OK | os.W_OK):
         raise StorageDenied(f"file storage {path}: is read-only; make it writable, or move it")
 
 

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from toril.clock import Clock
 from toril.errors import TorilError
-from toril.failpoints import passing
 from toril.storage.file.address import FileAddress
 from toril.storage.file.codec import DELAYED
 from toril.storage.file.database import begin, roll_back
@@ -55,9 +54,7 @@ class Ledger:
 
     def commit(self) -> None:
         """Make the changes last; they are on the disk when this returns, if so asked."""
-        passing("before_file_commit")
         self._db.execute("COMMIT")
-        passing("after_file_commit")
 
     def failed(self, error: Exception) -> Exception:
         """Undo everything, and say what went wrong in our own words."""
