@@ -18,6 +18,7 @@ from typing import Any
 from tests.faults.checker import Case, check
 from tests.faults.crew import QUEUE, hand_in
 from tests.faults.dump import Dump, Looker
+from tests.faults.file_dump import FileLooker
 from tests.faults.history import Happening, History, Reader
 from toril import JobOptions, Queue
 
@@ -79,6 +80,7 @@ class Stage:
         self.programs: list[Program] = []
         self._reader = Reader(self.path)
         self._looker: Looker | None = None
+        self._file_looker: FileLooker | None = None
 
     # -- programs --------------------------------------------------------------------------
 
@@ -193,22 +195,30 @@ class Stage:
             self._looker = Looker(self.url, QUEUE)
         return self._looker
 
+    @property
+    def _sight(self) -> Looker | FileLooker:
+        if not self.url.startswith("file:"):
+            return self.looker
+        if self._file_looker is None:
+            self._file_looker = FileLooker(self.url, QUEUE)
+        return self._file_looker
+
     async def drained(self, ended: int, seconds: float = 20) -> None:
         """Wait until that many jobs have ended and none is left."""
 
         def over() -> bool:
-            counts = self.looker.counts()
+            counts = self._sight.counts()
             done = counts.get("completed", 0) + counts.get("failed", 0)
             return done >= ended and done == sum(counts.values()) - counts.get("ghost", 0)
 
         try:
             await self.until(over, seconds)
         except AssertionError:
-            raise AssertionError(f"{ended} should have ended: {self.looker.counts()}") from None
+            raise AssertionError(f"{ended} should have ended: {self._sight.counts()}") from None
 
     def check(self, **rules: Any) -> Dump:
         """Let the checker judge; return the dump for more questions."""
-        dump = self.looker.dump()
+        dump = self._sight.dump()
         broken = check(Case(history=self._reader.read(), dump=dump, **rules))
         assert not broken, "\n".join(str(one) for one in broken[:20])
         for program in self.programs:
@@ -239,6 +249,7 @@ class Stage:
         """End every program."""
         for program in self.programs:
             program.end()
-        if self._looker is not None:
-            self._looker.close()
+        for looker in (self._looker, self._file_looker):
+            if looker is not None:
+                looker.close()
         self.history.close()
