@@ -91,7 +91,7 @@ def node_peer() -> Peer | None:
         return None
     home = cache_home() / f"bullmq-{BULLMQ}"
     if not (home / "node_modules" / "bullmq").is_dir():
-        _install(npm, home, [f"bullmq@{BULLMQ}"])
+        install(npm, home, [f"bullmq@{BULLMQ}"])
     script = ROOT / "benchmarks" / "node" / "bullmq.mjs"
     return Peer(
         f"Node bullmq {BULLMQ}",
@@ -101,7 +101,8 @@ def node_peer() -> Peer | None:
     )
 
 
-def _install(npm: str, home: Path, packages: Sequence[str]) -> None:
+def install(npm: str, home: Path, packages: Sequence[str]) -> None:
+    """Install packages for Node into a folder of their own."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "package.json").write_text('{"private": true}\n')
     options = ("--no-audit", "--no-fund", "--silent")
