@@ -31,6 +31,13 @@ EXPECTED: Final = {
         "scan: bull.png is clean",
         "resize: bull.png is small, made in a thread: True",
     ],
+    "offline_cli": [
+        "queued: buy milk",
+        "duplicate: buy milk",
+        "waiting 2, done 0",
+        "uploaded: call home",
+        "waiting 0, done 2",
+    ],
     "producer_only": ["first: queued", "again: duplicate of a job that is waiting"],
     "progress_and_events": ["progress  paella {'done': 2, 'of': 2}", "result: served"],
     "request_response": ["at once: 100 all right: True"],
