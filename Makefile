@@ -30,13 +30,15 @@ check: $(STAMP) ## Check format, lint and types
 	$(RUN) -m ruff check
 	$(RUN) -m mypy
 
-bench: $(STAMP) ## Measure the core, and shortly the lean Redis storage
+bench: $(STAMP) ## Measure the core, and shortly the lean Redis storage and the file storage
 	$(RUN) benchmarks/core.py
 	$(RUN) -m benchmarks.lean bulk call load --server valkey --reps 1 --jobs 5000
+	$(RUN) -m benchmarks.file life pickup --reps 1
 
-bench-full: $(STAMP) ## Measure the lean Redis storage, against Node and at its limits (minutes)
+bench-full: $(STAMP) ## Measure Redis and file storage, against Node and at their limits (minutes)
 	$(RUN) -m benchmarks.lean bulk call halfopen flat load --million
 	$(RUN) -m benchmarks.lean pickup --idle 60 --reps 1
+	$(RUN) -m benchmarks.file
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

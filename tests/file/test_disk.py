@@ -199,6 +199,24 @@ async def test_d3_a_log_torn_at_any_place_opens_with_whole_jobs_only(tmp_path: P
     assert seen == set(range(7)), "the tears did not reach every commit"
 
 
+async def test_a_death_in_the_middle_of_a_checkpoint_does_not_make_a_store_look_broken(
+    tmp_path: Path,
+) -> None:
+    whole, torn = tmp_path / "whole", tmp_path / "torn"
+    storage = FileStorage(whole)
+    await storage.open()
+    await storage.enqueue("q", [JobSpec(id=f"job-{number}") for number in range(300)])
+    _copies(whole, torn)
+    await storage.close()  # checkpoints: page 1 now tells of pages that the copy has in its log
+    with (whole / "toril.db").open("rb") as after, (torn / "toril.db").open("r+b") as half:
+        half.write(after.read(4096))
+    assert (torn / "toril.db").stat().st_size < (whole / "toril.db").stat().st_size
+    reopened = FileStorage(torn)
+    await reopened.open()
+    assert (await reopened.counts("q")).waiting == 300
+    await reopened.close()
+
+
 async def test_a_record_with_unreadable_options_fails_its_job_and_no_other(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path / "store")
     await storage.open()

@@ -222,6 +222,9 @@ async def test_two_storages_of_one_process_share_a_directory(storage: FileStorag
 async def test_callers_share_a_commit_and_an_error_stays_with_its_call(
     storage: FileStorage,
 ) -> None:
+    assert storage._desk is not None
+    statements: list[str] = []
+    storage._desk.writer._db.set_trace_callback(statements.append)
     good = [storage.enqueue("q", [JobSpec(id=f"job-{number}")]) for number in range(40)]
     bad = [
         storage.enqueue("q", [JobSpec(id=f"bad-{number}", payload=None)])  # type: ignore[arg-type]
@@ -231,6 +234,7 @@ async def test_callers_share_a_commit_and_an_error_stays_with_its_call(
     errors = [one for one in answers if isinstance(one, BaseException)]
     assert len(errors) == 3
     assert all(isinstance(one, StorageError) for one in errors)
+    assert statements.count("COMMIT") <= 20, "43 calls were to share their commits"
     assert (await storage.counts("q")).waiting == 40
     assert await storage.cursor("q") == Cursor(80)
     assert [one.spec.id for one in await storage.peek("q", State.WAITING, 0, 99)] == [

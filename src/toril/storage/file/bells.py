@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from enum import StrEnum
 
 
@@ -33,7 +34,7 @@ class Waker:
 
     def wake(self) -> None:
         """Tell the call, from any thread."""
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop has closed, and the call with it
             self._loop.call_soon_threadsafe(self._set)
 
     def _set(self) -> None:

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from toril.clock import Clock
-from toril.errors import StorageError
+from toril.errors import StorageClosed, StorageError
 from toril.storage.file import ledger
 from toril.storage.file.address import FileAddress
 from toril.storage.file.database import connect
@@ -105,6 +105,12 @@ class Clerk:
         self._inbox.put(None)
         self._thread.join()
         self._db.close()
+        late: list[Answered] = []
+        while not self._inbox.empty():
+            errand = self._inbox.get()
+            if errand is not None:  # asked by another thread while this one closed
+                late.append((errand, None, StorageClosed(f"{self._address.url} was closed")))
+        deliver(late)
 
     def _run(self) -> None:
         going = True

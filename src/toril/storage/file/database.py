@@ -73,6 +73,9 @@ def _check_header(path: Path, url: str) -> None:
     try:
         db = _open(path, "ro", 0, immutable=True)
         try:
+            # In the middle of a checkpoint, or after a death there, the first page tells of pages
+            # that are still in the log; only so does SQLite not take that for damage.
+            db.execute("PRAGMA writable_schema = ON")
             found = db.execute("PRAGMA application_id").fetchone()[0]
             if found != schema.APPLICATION_ID:
                 raise StorageError(
