@@ -22,7 +22,7 @@ from toril.resp.embedded_lock import holders
 AnyQueue: TypeAlias = SyncQueue[Any, Any]
 Context: TypeAlias = JobContext[Any]
 
-PLACES = ("memory", "embedded", "valkey")
+PLACES = ("memory", "file", "embedded", "valkey")
 
 
 class Crew:
@@ -105,11 +105,13 @@ def home() -> Iterator[Path]:
 
 
 @pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A storage that holds nothing; afterwards no thread is left."""
     mark = f"t{ulid()}"
     if request.param == "memory":
         url = f"memory:{mark}"
+    elif request.param == "file":
+        url = f"file:{tmp_path / mark}"
     elif request.param == "embedded":
         url = f"embedded:{request.getfixturevalue('home')}?prefix={mark}"
     else:
