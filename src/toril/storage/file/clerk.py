@@ -92,6 +92,10 @@ class Clerk:
     def _idle(self) -> None:
         """Do what is due between errands."""
 
+    def _rest_s(self) -> float | None:
+        """How long to wait for the next errand before something is due; None: for ever."""
+        return None
+
     async def ask(self, queue: str, act: Callable[..., T]) -> T:
         """Run a function in the thread and return what it returns."""
         loop = asyncio.get_running_loop()
@@ -117,7 +121,7 @@ class Clerk:
         while going:
             errands: list[Errand] = []
             try:
-                first = self._inbox.get(timeout=_CLEAN_S)
+                first = self._inbox.get(timeout=self._rest_s())
                 while first is not None:
                     errands.append(first)
                     if len(errands) >= _GROUP:
@@ -217,10 +221,15 @@ class Writer(Clerk):
         except Exception as error:
             return errand, None, error
 
+    def _rest_s(self) -> float | None:
+        return max(0.001, self._clean_at - time.monotonic())
+
     def _idle(self) -> None:
-        if self.broken is not None or self.stopping or time.monotonic() < self._clean_at:
+        if time.monotonic() < self._clean_at:
             return
         self._clean_at = time.monotonic() + _CLEAN_S
+        if self.broken is not None or self.stopping:
+            return
         try:
             if ledger.clean(self._db, self._address, self._clock):
                 self._clean_at = time.monotonic()
