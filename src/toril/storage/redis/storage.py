@@ -237,7 +237,7 @@ class RedisStorage:
         args = codec.pack_jobs(jobs, self._me)
         awaited = {spec.id: spec.origin for spec in jobs if spec.reply and spec.origin}
         if awaited:
-            self._mailbox(queue).promise(awaited)
+            self._mailbox(queue).promise(awaited, self.clock.monotonic())
         try:
             answers = cast("list[bytes]", await self._run("enqueue", queue, *args, durable=True))
         except BaseException:

@@ -17,6 +17,9 @@ from toril.storage.redis.scripts import script
 
 _BLOCK_S: Final = 5.0
 _POPPED: Final = 500
+_SURE_S: Final = 1.0
+"""How long it is trusted that the server will write, before it is asked."""
+
 _PROMISED: Final = 4096
 """Endings kept for callers that have not asked yet."""
 
@@ -125,24 +128,26 @@ class Replies:
         self._key = key
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
         self._origins: dict[str, str] = {}
+        self._sure: dict[str, float] = {}
         self._news: dict[str, Ending] = {}
         self._promised: OrderedDict[str, None] = OrderedDict()
+        self._unclaimed: list[str] = []
         self._task: asyncio.Task[None] | None = None
 
-    def promise(self, origins: Mapping[str, str]) -> None:
+    def promise(self, origins: Mapping[str, str], now: float) -> None:
         """Expect the endings of jobs that go out now with our address; keep them until asked."""
-        for job_id, origin in origins.items():
+        for job_id in origins:
             self._promised[job_id] = None
-            self._origins[job_id] = origin
             self._news.pop(job_id, None)
-        while len(self._promised) > _PROMISED:
-            self.forgive(next(iter(self._promised)))
+        self._expect(origins, now)
+        self._bound()
         self._start()
 
     def forgive(self, job_id: str) -> None:
         """Take a promise back: the server has to be asked."""
         self._promised.pop(job_id, None)
         self._origins.pop(job_id, None)
+        self._sure.pop(job_id, None)
         self._forget(job_id)
 
     async def wait(
@@ -156,12 +161,14 @@ class Replies:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for job_id in ids:
             self._watchers.setdefault(job_id, set()).add(future)
+            self._promised.pop(job_id, None)
         try:
-            endings = self._known(ids)
-            promised = [self._promised.pop(job_id, False) is None for job_id in ids]
-            if not endings and not (all(promised) and until > clock.monotonic()):
+            now = clock.monotonic()
+            if until > now and all(self._sure.get(one, -_SURE_S) > now - _SURE_S for one in ids):
+                endings = self._known(ids)
+            else:
                 endings, origins = await ask()
-                self._origins.update(origins)
+                self._expect(origins, now)
             seconds = until - clock.monotonic()
             if endings or seconds <= 0:
                 return endings
@@ -179,7 +186,7 @@ class Replies:
                     watchers.discard(future)
                     if not watchers:
                         del self._watchers[job_id]
-                        self._forget(job_id)
+                        self._leave(job_id)
 
     async def close(self) -> None:
         """Stop listening."""
@@ -193,10 +200,34 @@ class Replies:
     def _known(self, ids: Sequence[str]) -> Sequence[Ending]:
         return [self._news[job_id] for job_id in ids if job_id in self._news]
 
+    def _expect(self, origins: Mapping[str, str], now: float) -> None:
+        """Know that the server has our address, and that it will write."""
+        self._origins.update(origins)
+        self._sure.update(dict.fromkeys(origins, now))
+
+    def _bound(self) -> None:
+        while len(self._promised) > _PROMISED:
+            self.forgive(next(iter(self._promised)))
+
+    def _leave(self, job_id: str) -> None:
+        """Nobody waits just now; whoever waits for many comes back for those that go on."""
+        if job_id in self._sure and job_id not in self._news:
+            self._promised[job_id] = None
+            self._bound()
+        else:
+            self._forget(job_id)
+
+    def _sweep(self) -> None:
+        """Give up on those nobody came back for between two silences."""
+        for job_id in self._unclaimed:
+            if job_id in self._promised:
+                self.forgive(job_id)
+        self._unclaimed = list(self._promised)
+
     def _forget(self, job_id: str) -> None:
         if job_id not in self._watchers and job_id not in self._promised:
-            self._news.pop(job_id, None)
-            self._origins.pop(job_id, None)
+            for facts in (self._news, self._origins, self._sure):
+                facts.pop(job_id, None)
 
     def _start(self) -> None:
         if self._task is None or self._task.done():
@@ -216,6 +247,8 @@ class Replies:
                 _, messages = cast("tuple[bytes, list[bytes]]", reply)
                 for message in messages:
                     self._deliver(message)
+            else:
+                self._sweep()
 
     def _deliver(self, message: bytes) -> None:
         job_id, letter, payload, origin = codec.read_message(message)
@@ -227,5 +260,7 @@ class Replies:
         self._news.pop(job_id, None)
         if letter in "xg" or payload is not None:
             self._news[job_id] = codec.read_ending(job_id, letter, payload)
+        else:
+            self._sure.pop(job_id, None)
         for future in watchers:
             _resolve(future)
