@@ -47,6 +47,9 @@ from toril.storage.protocol import (
     WorkerInfo,
 )
 
+_MOMENT_S: Final = 1e-6
+"""Less than this is no time to wait: sums of times in floating point are not exact."""
+
 _TOKENS: Final = 4096
 """Claim tokens remembered, to know a repeated claim by."""
 
@@ -217,7 +220,7 @@ class FileStorage:
                 waker.rearm()
                 found = await look()
                 left = deadline - self.clock.monotonic()
-                if found or left <= 0:
+                if found or left < _MOMENT_S:
                     return found
                 await wait_future(self.clock, waker.future, left)
                 if self._desk is None:
@@ -253,7 +256,7 @@ class FileStorage:
                 dues = [await self._look(queue, claimable_in, None) for queue in queues]
                 left = deadline - self.clock.monotonic()
                 wait_s = min([left, *(ms / 1000 for ms in dues if ms is not None)])
-                if wait_s <= 0:
+                if wait_s < _MOMENT_S:
                     return
                 await wait_future(self.clock, waker.future, wait_s)
         finally:
