@@ -12,9 +12,13 @@ import time
 from importlib.metadata import distribution
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import pytest
+
+SAFE: Final = ("--appendonly", "yes", "--appendfsync", "always")
+"""What keeps every acked write over a SIGKILL. With `everysec` the server answers while it holds
+writes back in its memory, for as long as an fsync is under way, and they die with it."""
 
 
 def valkey_binary() -> Path:

@@ -13,10 +13,12 @@ import pytest
 from tests.faults.nemesis import Harm, Nemesis, pick_seed
 from tests.faults.stage import LEASE_S, Program, Stage
 from tests.resp.proxy import Proxy
-from tests.servers import Server
+from tests.servers import SAFE, Server
 from toril.storage.redis.scripts import script
 
 SCRIPTS = ("enqueue", "claim", "settle", "renew", "reap", "outlook")
+GAP_S = 0.07
+"""Between two hand-ins: long enough for the last fault to find the producers still at it."""
 
 
 class Crowd:
@@ -85,7 +87,7 @@ def _none(_answer: object) -> None:
 async def storm(
     stage: Stage, serve: Callable[..., Server], jobs: int, faults: int, seed: int
 ) -> None:
-    server = serve("--appendonly", "yes", "--appendfsync", "everysec")
+    server = serve(*SAFE)
     stage.url = server.url
     async with Proxy(server.port) as proxy:
         crowd = Crowd(stage, server, proxy, 4)
@@ -93,9 +95,9 @@ async def storm(
         through = f"redis://127.0.0.1:{proxy.port}"
         half = jobs // 2
         producers = [
-            stage.producer("good", count=half, at_once=5, gap=0.02, url=through),
+            stage.producer("good", count=half, at_once=5, gap=GAP_S, url=through),
             stage.producer(
-                *("bad",), count=half, at_once=5, gap=0.02, data={"do": "fail"},
+                *("bad",), count=half, at_once=5, gap=GAP_S, data={"do": "fail"},
                 options={"attempts": 2, "backoff": 0.05},
             ),
         ]  # fmt: skip

@@ -10,10 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.stage import LEASE_S, Stage
-from tests.servers import Server
+from tests.servers import SAFE, Server
 from toril.errors import StorageFull
 
-AOF = ("--appendonly", "yes", "--appendfsync", "everysec")
 CALL_S = 3.0 + 4.0 + 1.0
 """What one call may take: a command's timeout, the patience for repeats, a second of grace."""
 
@@ -56,7 +55,7 @@ async def test_s1_a_server_frozen_for_forty_seconds(stage: Stage, server: Server
 async def test_s2_a_killed_server_with_a_log_loses_nothing_acked(
     stage: Stage, serve: Callable[..., Server]
 ) -> None:
-    server = serve(*AOF)
+    server = serve(*SAFE)
     stage.url = server.url
     worker = stage.worker("w", concurrency=4)
     await stage.ready(worker)
