@@ -277,7 +277,7 @@ class _Crew(Generic[In, Out]):
 
     async def open(self) -> bool:
         """Open the storage, however long it stays away; False if stopped before."""
-        opening = asyncio.ensure_future(self._outage.insist(self._storage.open))
+        opening = asyncio.ensure_future(self._outage.insist(self._storage.open, afresh=True))
         either: list[asyncio.Future[None] | asyncio.Future[float]] = [opening, self._stopping]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

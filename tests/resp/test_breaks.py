@@ -216,9 +216,22 @@ async def test_attempts_can_be_bounded(own_server: Server, connect: Connect) -> 
     assert await client.call("k", "PING") == b"PONG"
 
 
-async def test_waits_between_attempts_double_up_to_a_limit(own_server: Server) -> None:
+def test_a_wait_for_a_server_is_at_most_a_tenth_of_the_time_it_was_away() -> None:
+    settings = Settings()
+    assert settings.delay(1) == 0.1
+    away = 0.0
+    for tries in range(1, 200):
+        wait = settings.delay(tries)
+        assert settings.delay(tries - 1) <= wait <= 30
+        # With the spread of a fifth.
+        assert 1.2 * wait <= 0.13 + away / 10
+        away += wait
+    assert wait == settings.delay(10**9) == 30
+
+
+async def test_waits_between_attempts_grow_up_to_a_limit(own_server: Server) -> None:
     client = Client(
-        parse_url(own_server.url), Settings(patience=2, first_delay=0.02, longest_delay=0.3)
+        parse_url(own_server.url), Settings(patience=2, first_delay=0.05, longest_delay=0.1)
     )
     await client.open()
     own_server.kill()
@@ -226,8 +239,8 @@ async def test_waits_between_attempts_double_up_to_a_limit(own_server: Server) -
     assert lane is not None
     with pytest.raises(StorageUnavailable, match="failed attempts"):
         await client.call("k", "PING")
-    # 20, 40, 80, 160, then 300 ms each: about ten, not a hundred.
-    assert 6 <= lane.tries <= 13
+    # From 50 ms to 100 ms within the first 0.7 s: about 22 in all, not 40.
+    assert 12 <= lane.tries <= 30
     await client.close()
 
 

@@ -196,6 +196,37 @@ async def test_the_first_repeat_comes_after_a_tenth_of_a_second() -> None:
     await task
 
 
+class Patient(Flaky):
+    """A call that waits for its server before it fails."""
+
+    def __init__(self, clock: ManualClock, failures: int) -> None:
+        super().__init__(failures)
+        self._clock = clock
+
+    async def __call__(self) -> str:
+        await self._clock.sleep(4)
+        return await super().__call__()
+
+
+async def test_a_call_that_waited_for_its_server_is_repeated_at_once() -> None:
+    scene = Scene()
+    call = Patient(scene.clock, 100)
+    task = asyncio.ensure_future(scene.outage.insist(call))
+    await scene.clock.advance(101 * 4)
+    assert await task == "answer"
+    assert call.calls == 101
+
+
+async def test_a_call_that_begins_afresh_each_time_is_paced_however_long_it_takes() -> None:
+    scene = Scene()
+    call = Patient(scene.clock, 20)
+    task = asyncio.ensure_future(scene.outage.insist(call, afresh=True))
+    await scene.clock.advance(21 * 4 + 11 * 30 * 0.8)
+    assert not task.done()
+    await scene.clock.advance(11 * 30)
+    assert await task == "answer"
+
+
 @pytest.mark.parametrize("max_tries", [1, 3])
 async def test_after_so_many_repeats_the_storages_error_comes_out(max_tries: int) -> None:
     scene = Scene(max_tries)

@@ -116,9 +116,10 @@ class Fetcher(Generic[In]):
             nap.cancel()
 
     async def _wait(self, timeout_ms: int) -> None:
+        begun = self._clock.monotonic()
         try:
             await self._storage.wait([self._queue], timeout_ms)
         except StorageError as error:
             # The claim that follows finds out whether it is back.
             self._outage.failed(error)
-            await self._clock.sleep(self._outage.delay_s())
+            await self._outage.rest(begun)

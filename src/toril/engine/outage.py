@@ -16,6 +16,8 @@ T = TypeVar("T")
 FIRST_S: Final = 0.1
 LONGEST_S: Final = 30.0
 _LOG_EVERY_S: Final = 4.0
+_WAITED_S: Final = 1.0
+"""A call that took this long before it failed has itself waited for its server."""
 
 
 class Outage:
@@ -44,12 +46,14 @@ class Outage:
         """Whether the last call failed."""
         return self.tries > 0
 
-    async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def insist(self, call: Callable[[], Awaitable[T]], *, afresh: bool = False) -> T:
         """Repeat a call until the storage answers it; its verbs are safe to repeat.
 
-        Gives up, with the storage's error, after `max_tries` repeats in a row.
+        Gives up, with the storage's error, after `max_tries` repeats in a row. A call that goes
+        about it `afresh` each time, as if nothing had failed before, never paces itself.
         """
         while True:
+            begun = self._clock.monotonic()
             try:
                 answer = await call()
             except StorageClosed:
@@ -58,11 +62,20 @@ class Outage:
                 self.failed(error)
                 if self._max_tries and self.tries > self._max_tries:
                     raise
-                await self._clock.sleep(self.delay_s())
+                await self.rest(self._clock.monotonic() if afresh else begun)
             else:
                 if self.tries:
                     self.recovered()
                 return answer
+
+    async def rest(self, begun: float) -> None:
+        """Wait before a call that began then, and failed, is repeated.
+
+        A storage that waits for its server has paced the attempts already. A second wait on top
+        would miss the moment the server is back.
+        """
+        if self._clock.monotonic() - begun < _WAITED_S:
+            await self._clock.sleep(self.delay_s())
 
     def delay_s(self) -> float:
         """How long to wait before the next try: doubling, capped, spread by a fifth."""

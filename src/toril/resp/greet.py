@@ -24,6 +24,7 @@ from toril.text import printable
 T = TypeVar("T")
 
 _log = logging.getLogger("toril.resp")
+_GROWTH: Final = 1.08
 _NO_HELLO: Final = ("NOPROTO", "ERR unknown command", "ERR unknown subcommand", "ERR syntax")
 
 
@@ -43,6 +44,14 @@ class Settings:
     durability: str = "memory"
     first_delay: float = 0.1
     longest_delay: float = 30.0
+
+    def delay(self, tries: int) -> float:
+        """How long to wait after so many failed attempts to connect, before the spread.
+
+        Each wait is a twelfth longer than the one before, so that the one under way when the
+        server comes back is never more than a tenth of the time it was away.
+        """
+        return min(self.first_delay * _GROWTH ** min(tries - 1, 1000), self.longest_delay)
 
     @classmethod
     def of(cls, address: Address, given: Settings | None = None) -> Settings:

@@ -47,7 +47,7 @@ class Place:
 
 
 class Lane:
-    """One connection, single-flight reconnect, waits that double between failed attempts.
+    """One connection, single-flight reconnect, waits that grow between failed attempts.
 
     Attempts are made only while somebody waits for the connection.
     """
@@ -200,9 +200,7 @@ class Lane:
         """Note a failed attempt; tell whether to go on."""
         self.tries += 1
         self._why = str(error)
-        doublings = min(self.tries - 1, 30)
-        delay = min(self._settings.first_delay * 2.0**doublings, self._settings.longest_delay)
-        self._wait(delay)
+        self._wait(self._settings.delay(self.tries))
         most = self._settings.max_reconnect_attempts
         if most and self.tries >= most:
             tries, self.tries = self.tries, 0
