@@ -22,6 +22,7 @@ from toril.engine.reap import ReapLoop
 from toril.engine.report import Reporter
 from toril.engine.settle import Settler
 from toril.errors import InvalidOption, StorageError, TorilError
+from toril.event import Cursor
 from toril.hooks import H, HookKind, Hooks
 from toril.job import In, Out
 from toril.metrics import MetricsCollector, NoMetrics
@@ -340,8 +341,10 @@ class _Crew(Generic[In, Out]):
 
     async def _wind_down(self, fetch: asyncio.Task[None], grace_s: float) -> None:
         """Stop fetching, wait for running jobs, hand back the rest, record everything."""
+        asked = self._clock.monotonic()
         self._fetcher.close()
         self._journal.worker("stopping", f"worker stopping, {len(self.hand.runs)} jobs in hand")
+        sign = asyncio.ensure_future(self._storage.cursor(self._worker.queue.name))
         emptied = asyncio.ensure_future(self._emptied(fetch))
         # Whoever is in a hurry does not wait for the running jobs.
         emptied.add_done_callback(lambda _done: self.hurry())
@@ -350,7 +353,10 @@ class _Crew(Generic[In, Out]):
             if not emptied.done():
                 for run in tuple(self.hand.runs):
                     self._executor.stop(run, Cause.SHUTDOWN)
-            if not await wait_future(self._clock, emptied, _LAST_WORDS_S):
+            if await wait_future(self._clock, emptied, self._last_words_s(asked, sign)):
+                await self._say_goodbye(self._last_words_s(asked, sign))
+            else:
+                self._heart.abandon()
                 left = self._settler.abandon()
                 self._journal.worker(
                     "abandoned",
@@ -359,20 +365,26 @@ class _Crew(Generic[In, Out]):
                 )
         finally:
             emptied.cancel()
-        await self._say_goodbye()
+            sign.cancel()
+
+    def _last_words_s(self, asked: float, sign: asyncio.Future[Cursor]) -> float:
+        """How long the storage is waited for: no longer, if it has been silent all the while."""
+        if sign.done() and sign.exception() is None:
+            return _LAST_WORDS_S
+        return max(0.0, _LAST_WORDS_S - (self._clock.monotonic() - asked))
 
     async def _emptied(self, fetch: asyncio.Task[None]) -> None:
         await asyncio.wait([fetch])
         await self.hand.empty()
         await self._settler.flush()
 
-    async def _say_goodbye(self) -> None:
+    async def _say_goodbye(self, seconds: float) -> None:
         if self._outage.ongoing:
             return  # the list of workers forgets by itself
         leaving = asyncio.ensure_future(
             self._storage.leave(self._worker.queue.name, self._worker.id)
         )
-        if not await wait_future(self._clock, leaving, _LAST_WORDS_S):
+        if not await wait_future(self._clock, leaving, seconds):
             leaving.cancel()
         elif isinstance(error := leaving.exception(), StorageError):
             self._journal.worker("leave_failed", f"could not sign off: {error}", logging.DEBUG)

@@ -75,7 +75,9 @@ async def test_x3_a_second_signal_hands_back_and_ends_at_once(
     worker.signal(second)
     asked = time.monotonic()
     assert await stage.ended(worker, 5) == 0
-    assert time.monotonic() - asked <= 1.3
+    took = time.monotonic() - asked
+    print(f"ended after {took:.2f} s")
+    assert took <= 1
     dump = stage.check(drained=False)
     assert [dump.by_id[job].state for job in "ab"] == ["waiting", "waiting"]
     assert [dump.by_id[job].stalls for job in "ab"] == [0, 0]
@@ -85,7 +87,7 @@ async def test_x3_a_second_signal_hands_back_and_ends_at_once(
 async def test_x4_stopping_while_the_server_is_away_does_not_hang(
     stage: Stage, server: Server, how: str
 ) -> None:
-    grace = 1.0
+    grace = 3.0
     worker = stage.worker("w", concurrency=2, shutdown_timeout=grace)
     async with stage.queue() as queue:
         await stage.hand_in(queue, "j", stage.hold())
@@ -97,8 +99,10 @@ async def test_x4_stopping_while_the_server_is_away_does_not_hang(
     worker.signal(signal.SIGTERM)
     asked = time.monotonic()
     await stage.ended(worker, 20)
-    # The grace, two times the last words of two seconds each, and the process itself.
-    assert time.monotonic() - asked < grace + 2 * 2 + 3
+    took = time.monotonic() - asked
+    print(f"ended after {took:.2f} s of a grace of {grace:g} s")
+    # What is left is the end of the process itself.
+    assert took <= grace + 0.5
     assert "Traceback" not in worker.output
     if how == "frozen":
         server.signal(signal.SIGCONT)

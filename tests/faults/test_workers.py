@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
+from functools import partial
 
 import pytest
 
@@ -158,6 +160,27 @@ async def test_w8_two_workers_of_one_id_share_no_job(stage: Stage) -> None:
     dump = stage.check()
     assert sum(job.stalls for job in dump.jobs) == len(mine)
     assert len(stage.of("run", "invoke")) == 102 + len(mine)
+
+
+async def test_w8_a_worker_that_signs_off_takes_nothing_from_its_namesake(stage: Stage) -> None:
+    first = stage.worker("first", worker_id="same")
+    async with stage.queue() as queue:
+        await stage.hand_in(queue, "j", stage.hold())
+        await stage.started("j")
+        second = stage.worker("second", worker_id="same")
+        await stage.ready(second)
+        second.signal(signal.SIGTERM)
+        assert await stage.ended(second) == 0
+        # The next renewal enters the other one again.
+        listed = partial(queue.storage.workers, queue.name)
+        deadline = time.monotonic() + 2 * LEASE_S
+        while [(one.id, one.active) for one in await listed()] != [("same", 1)]:
+            assert time.monotonic() < deadline, "not in the list of workers"
+            await asyncio.sleep(0.02)
+        stage.gate("all").touch()
+        await stage.committed("j", proc="first")
+    assert first.alive
+    assert [(job.started, job.stalls) for job in stage.check().jobs] == [(1, 0)]
 
 
 async def restarts_under_load(stage: Stage, restarts: int) -> None:

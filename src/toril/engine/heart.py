@@ -61,6 +61,11 @@ class Heart(Generic[In]):
         self._cancelled = cancelled
         self._max_block_s = max_block_s
         self._alive_at = clock.monotonic()
+        self._last_beat_s = _LAST_BEAT_S
+
+    def abandon(self) -> None:
+        """Do not wait for the thread at the end; the storage was silent for too long."""
+        self._last_beat_s = 0.0
 
     async def run(self) -> None:
         """Beat until cancelled: from a thread where the storage can, else from this loop."""
@@ -110,7 +115,7 @@ class Heart(Generic[In]):
             stop.set()
             pulse.busy.set()
             # A beat that waits for a server that is away ends by itself; it touches nothing more.
-            await asyncio.wait([pulse.ended], timeout=_LAST_BEAT_S)
+            await asyncio.wait([pulse.ended], timeout=self._last_beat_s)
             if pulse.ended.done():
                 pulse.ended.exception()
                 thread.join()  # it said so with its last breath
