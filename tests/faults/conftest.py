@@ -10,27 +10,46 @@ from pathlib import Path
 import pytest
 
 from tests.faults.stage import Stage
-from tests.servers import Server, valkey_binary
+from tests.servers import Server, redis_binary, valkey_binary
 
 _HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark everything here `faults`; leave out `slow` unless -m or TORIL_SLOW names it."""
+    """Mark everything here `faults`; leave out `slow` unless -m or TORIL_SLOW names it.
+
+    What tells clients apart but not servers (`client_side`), and the long forms, run on Redis
+    only when TORIL_FAULTS_ON_REDIS asks for all of it.
+    """
     asked = "slow" in (config.option.markexpr or "") or os.environ.get("TORIL_SLOW")
     skip = pytest.mark.skip(reason="long form; run with -m slow, or TORIL_SLOW=1")
+    all_on_redis = os.environ.get("TORIL_FAULTS_ON_REDIS")
+    kept, left_out = [], []
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.faults)
+            once = "slow" in item.keywords or "client_side" in item.keywords
+            if once and _server_of(item) == "redis" and not all_on_redis:
+                left_out.append(item)
+                continue
             if "slow" in item.keywords and not asked:
                 item.add_marker(skip)
+        kept.append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
 
 
-@pytest.fixture
-def serve() -> Iterator[Callable[..., Server]]:
+def _server_of(item: pytest.Item) -> str:
+    found = getattr(item, "callspec", None)
+    return "" if found is None else str(found.params.get("serve", ""))
+
+
+@pytest.fixture(params=["valkey", "redis"])
+def serve(request: pytest.FixtureRequest) -> Iterator[Callable[..., Server]]:
     """Start servers of the test's own, with options, to be mistreated."""
+    binary = valkey_binary() if request.param == "valkey" else redis_binary()
     with ExitStack() as stack:
-        yield lambda *options: stack.enter_context(Server(valkey_binary(), *options))
+        yield lambda *options: stack.enter_context(Server(binary, *options))
 
 
 @pytest.fixture

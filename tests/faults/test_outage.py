@@ -11,6 +11,8 @@ import pytest
 from tests.faults.stage import Program, Stage
 from tests.servers import Server
 
+pytestmark = pytest.mark.client_side
+
 BACK_S = 5.0
 """`reliability.md` S1, S2: the first commit after the server is back."""
 
