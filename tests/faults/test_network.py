@@ -13,7 +13,7 @@ from tests.faults.stage import LEASE_S, REAP_S, Stage
 from tests.resp.proxy import Proxy
 from tests.servers import Server
 from toril.errors import WaitTimeout
-from toril.storage.protocol import Cancellation
+from toril.storage.protocol import Cancellation, Removal
 from toril.storage.redis.scripts import script
 
 NOTICED_S = 3.0 + 4.0 + 1.0
@@ -121,7 +121,11 @@ async def test_n3_a_worker_on_dead_sockets_is_at_work_again_in_time(
 
 
 @pytest.mark.parametrize(
-    "verb", ["enqueue", "claim", "renew", "settle", "pause", "cancel", "reap", "get", "outlook"]
+    "verb",
+    [
+        *("enqueue", "claim", "renew", "settle", "pause", "cancel", "remove", "reap", "get"),
+        "outlook",
+    ],
 )
 async def test_n4_a_reply_lost_after_the_command_ran_changes_nothing(
     stage: Stage, proxy: Proxy, verb: str
@@ -133,30 +137,33 @@ async def test_n4_a_reply_lost_after_the_command_ran_changes_nothing(
         await queue.enqueue("warm", {"do": "sleep", "seconds": 0.5})
         await stage.drained(1)
         await queue.cancel("nobody")
+        await queue.remove_job("nobody")
         await queue.resume()
         assert await queue.get_status("warm") is not None
         proxy.cut_reply_to(script(verb).sha.encode(), times=4)
         await queue.pause()
-        for job in [*jobs, "unwanted"]:
+        for job in [*jobs, "unwanted", "useless"]:
             data = {"do": "sleep", "seconds": 0.8 if job == "j0" else 0.02}
             assert await stage.hand_in(queue, job, data) == "ok"
         answer = await queue.cancel("unwanted")
         stage.history.write("cancel", "ok", "unwanted")
-        # A repeated cancel finds nothing left to cancel.
-        assert answer.status in (Cancellation.CANCELLED, Cancellation.NOT_FOUND)
+        assert answer.status is Cancellation.CANCELLED
+        assert await queue.storage.remove(queue.name, ["useless"]) == [Removal.REMOVED]
+        stage.history.write("cancel", "ok", "useless")
         await queue.resume()
         await stage.drained(1 + len(jobs))
         assert await queue.get_status("j0") is not None
     assert proxy.cuts >= 1, "nothing was cut"
     dump = stage.check()
-    assert "unwanted" not in dump.by_id
+    assert not {"unwanted", "useless"} & dump.by_id.keys()
     for job in jobs:
         one = dump.by_id[job]
         assert (one.state, one.started, one.stalls, one.made) == ("completed", 1, 0, 1)
     assert not stage.of("lost")
     kinds = [step.kind for step in dump.trail]
     assert kinds.count("paused") == kinds.count("resumed") == 1
-    assert kinds.count("added") == len(jobs) + 2
+    assert kinds.count("added") == len(jobs) + 3
+    assert kinds.count("cancelled") == kinds.count("removed") == 1
     assert kinds.count("duplicated") == 0
 
 

@@ -6,6 +6,7 @@ import msgpack
 import pytest
 
 from tests.faults.stage import Stage
+from toril.event import Cursor, EventKind
 
 
 async def test_p1_a_handler_that_kills_the_process_runs_twice_and_then_fails(
@@ -83,23 +84,36 @@ async def test_p2_data_that_is_not_json_fails_at_once_and_is_kept(stage: Stage) 
     assert stage.looker.call("HGET", key, "bad") == blob
 
 
-async def test_p3_an_entry_without_a_record_is_dropped_and_not_run(stage: Stage) -> None:
+@pytest.mark.parametrize("line", ["queue", "prioritized", "delayed"])
+async def test_p3_an_entry_without_a_record_is_dropped_with_a_word_and_not_run(
+    stage: Stage, line: str
+) -> None:
+    each: dict[str, dict[str, float]] = {"prioritized": {"priority": 3}, "delayed": {"delay": 0.2}}
+    options = each.get(line, {})
     worker = stage.worker("w")
     await stage.ready(worker)
     async with stage.queue() as queue:
         await queue.pause()
-        for job in ("a", "missing", "z"):
-            await stage.hand_in(queue, job, {})
-        for place in ("jobs", "specs"):
-            stage.looker.call("HDEL", stage.looker.key(place), "missing")
+        for job in ("a", "cancelled", "missing", "z"):
+            await stage.hand_in(queue, job, {}, **options)
+        spec = stage.looker.call("HGET", stage.looker.key("specs"), "missing")
+        stage.looker.call("HDEL", stage.looker.key("jobs"), "missing")
+        # Its entry stays as well, and by right: nobody is told of that.
+        await queue.cancel("cancelled")
         await queue.resume()
         await stage.committed("a")
         await stage.committed("z")
         counts = await queue.storage.counts(queue.name)
-    assert (counts.waiting, counts.active, counts.completed) == (0, 0, 2)
+        events = await queue.storage.events(queue.name, Cursor.START)
+    assert (counts.waiting, counts.prioritized, counts.delayed) == (0, 0, 0)
+    assert (counts.active, counts.completed) == (0, 2)
+    removed = [(one.job_id, one.reason) for one in events if one.kind is EventKind.REMOVED]
+    assert removed == [("missing", "its record is missing")]
     assert worker.alive
     assert not stage.of("run", job="missing")
     assert stage.looker.call("LLEN", stage.looker.key("queue")) == 0
+    assert stage.looker.call("EXISTS", stage.looker.key("stale")) == 0
+    assert stage.looker.call("HGET", stage.looker.key("broken"), "missing") == spec
     stage.check(lossy=True)
 
 

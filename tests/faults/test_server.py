@@ -151,6 +151,7 @@ async def test_s8_a_flushed_server_does_not_kill_the_worker(stage: Stage, server
         await stage.until(lambda: len(stage.of("gone")) + len(stage.of("lost")) >= 4, 10)
         for number in range(20):
             await stage.hand_in(queue, f"new-{number}", {})
+        assert await queue.storage.queues() == [queue.name]
         await stage.drained(20)
     assert worker.alive
     assert {one.job for one in stage.of("commit")} == {f"new-{n}" for n in range(20)}

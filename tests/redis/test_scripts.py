@@ -12,7 +12,7 @@ from toril.storage.redis.scripts import script
 NAMES = sorted(
     entry.name.removesuffix(".lua")
     for entry in (files("toril.storage.redis") / "lua").iterdir()
-    if entry.name.removesuffix(".lua") not in ("prelude", "seldom", "claiming")
+    if entry.name.removesuffix(".lua") not in ("prelude", "seldom", "claiming", "once")
 )
 
 

@@ -141,6 +141,9 @@ class RedisBulk:
             args = codec.pack_jobs(specs, "")
             answers = cast("list[bytes]", self._client.run(script("enqueue"), base, 0, *args))
             created += sum(answer.startswith(b"+") for answer in answers)
+            if answers[-1] == b"?":  # everything was deleted, the list of queues too
+                self._registered.discard(queue)
+                self._register(queue)
         return Written(created=created, duplicates=len(ids) - created)
 
     def _register(self, queue: str) -> None:

@@ -289,6 +289,7 @@ FREE_FIELDS: Final = {
     EventKind.RETRYING: ("delay_ms", "reason"),
     EventKind.PROGRESS: ("", "progress"),
     EventKind.DEDUPLICATED: ("dedup_id", "other_id"),
+    EventKind.REMOVED: ("", "reason"),
     EventKind.CLEANED: ("count", ""),
 }
 

@@ -18,7 +18,7 @@ from toril.resp.script import Script
 
 _EVERY: Final = "prelude"
 _SELDOM: Final = "seldom"
-_CLAIMING: Final = "claiming"
+_SHARED: Final = ("claiming", "once")
 # What ends or renews work must go on when memory is short; only new jobs are refused then.
 _GROWING: Final = frozenset({"enqueue"})
 
@@ -41,8 +41,7 @@ def script(name: str) -> Script:
     """Assemble one script; the text never changes while the process lives."""
     library = _library()
     main = library.plain(_read(name))
-    claiming = _needed(library.claiming, main)
-    calling = "\n".join([*claiming, main])
+    calling = "\n".join([*_needed(library.shared, main), main])
     seldom = _needed(library.seldom, calling)
     every = _needed(library.every, "\n".join([*seldom, calling]))
     text = "\n".join([*every, *_on_demand(seldom), library.on_demand(calling)])
@@ -64,7 +63,7 @@ class _Library:
             self._constants.update(zip(names.split(", "), numbers.split(", "), strict=True))
         self.every = self._paragraphs(_EVERY)
         self.seldom = self._paragraphs(_SELDOM)
-        self.claiming = self._paragraphs(_CLAIMING)
+        self.shared = [one for part in _SHARED for one in self._paragraphs(part)]
         self._seldom_names = frozenset(name for one in self.seldom for name in one.names)
 
     def _paragraphs(self, part: str) -> Sequence[_Paragraph]:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar, assert_never, cast
 from toril.clock import Clock, SystemClock, wait_future
 from toril.errors import InvalidOption, QueueBusy, StorageClosed, StorageError
 from toril.event import Cursor, Event
-from toril.ids import ulid
+from toril.ids import token, ulid
 from toril.job import JobRecord, JobSpec, State
 from toril.outcome import (
     CANCELLED,
@@ -209,10 +209,10 @@ class RedisStorage:
             script(name), self._base(queue), self.now_ms, *args, durable=durable, again=again
         )
 
-    async def _register(self, queue: str) -> None:
+    async def _register(self, queue: str, again: bool = False) -> None:
         """Enter the queue into the list of queues; refuse a layout newer than ours."""
         now = self.clock.monotonic()
-        if self._registered.get(queue, float("-inf")) > now - _REGISTERED_S:
+        if not again and self._registered.get(queue, float("-inf")) > now - _REGISTERED_S:
             return
         meta = self._base(queue) + "meta"
         await self._client.call(meta, "HSETNX", meta, "layout", LAYOUT)
@@ -240,6 +240,9 @@ class RedisStorage:
             self._mailbox(queue).promise(awaited, self.clock.monotonic())
         try:
             answers = cast("list[bytes]", await self._run("enqueue", queue, *args, durable=True))
+            if answers[-1] == b"?":  # everything was deleted, the list of queues too
+                answers.pop()
+                await self._register(queue, again=True)
         except BaseException:
             for job_id in awaited:
                 self._mailbox(queue).forgive(job_id)
@@ -573,7 +576,7 @@ class RedisStorage:
     async def pause(self, queue: str, paused: bool) -> None:
         """Stop or resume handing out jobs."""
         self._check_open()
-        await self._register(queue)
+        await self._register(queue, again=True)
         await self._run("pause", queue, int(paused))
 
     async def purge(
@@ -733,7 +736,9 @@ class RedisStorage:
     ) -> Sequence[str]:
         letters = ""
         for some in _chunks(ids):
-            letters += (await self._run(name, queue, *args, *some)).decode()
+            # The last two: what a repeat is known by, and whether it is one.
+            mine = (*args, *some, token(), 0)
+            letters += (await self._run(name, queue, *mine, again=1)).decode()
         return letters
 
     async def _flags(

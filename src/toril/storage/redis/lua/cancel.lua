@@ -1,11 +1,11 @@
 -- Delete jobs that have not started; ask the owners of those that have.
--- ARGV: time, running (0|1), ids
+-- ARGV: time, running (0|1), ids, and what once.lua reads
 -- Returns per id: x cancelled, n not found, a processing, r requested, c completed, f failed
 -- Events: cancelled
 
 local answers = {}
 local pending = { w = true, p = true, d = true }
-for at = 3, #ARGV do
+for at = 3, #ARGV - 2 do
   local id = ARGV[at]
   local record = load(id)
   local answer = 'n'
@@ -28,4 +28,4 @@ for at = 3, #ARGV do
   answers[#answers + 1] = answer
 end
 flush_events()
-return table.concat(answers)
+return answer_once(table.concat(answers), 'x')

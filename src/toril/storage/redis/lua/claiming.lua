@@ -11,7 +11,7 @@ end
 
 -- Take up to `want` jobs from the plain line, then from the prioritised one.
 local function take(want)
-  local ids, records, stale, empty = {}, {}, 0, false
+  local ids, records, stale, empty = {}, {}, false, false
   for _ = 1, 20 do
     local missing = want - #ids
     if missing == 0 or empty then break end
@@ -30,19 +30,14 @@ local function take(want)
         ids[#ids + 1] = some[number]
         records[#records + 1] = record
       else
-        stale = stale + 1
-        if raw and not record then condemn(some[number], 'waiting') end
+        stale = true
+        local known = call('SREM', STALE, tickets[number] or '') == 1
+        if not record and not known then condemn(some[number], 'waiting') end
       end
     end
   end
-  if stale > 0 then
-    -- An empty line has no stale entries, whatever was counted: a record may have been deleted.
-    if empty or call('LLEN', QUEUE) == 0 then
-      call('HDEL', META, 'stale')
-    else
-      call('HINCRBY', META, 'stale', -stale)
-    end
-  end
+  -- An empty line has no stale entries, whatever was noted: somebody may have deleted it.
+  if stale and (empty or call('LLEN', QUEUE) == 0) then call('DEL', STALE) end
   if empty then
     local popped = call('ZPOPMIN', PRIORITIZED, want - #ids)
     for number = 1, #popped, 2 do

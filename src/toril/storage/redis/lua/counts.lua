@@ -4,7 +4,6 @@
 -- Events: none
 
 sweep(1000)
-local stale = tonumber(call('HGET', META, 'stale') or 0)
-return { call('LLEN', QUEUE) - stale, call('ZCARD', PRIORITIZED), call('ZCARD', DELAYED),
+return { call('LLEN', QUEUE) - call('SCARD', STALE), call('ZCARD', PRIORITIZED), call('ZCARD', DELAYED),
          call('ZCARD', PROCESSING), call('ZCARD', SHELF.c), call('ZCARD', SHELF.f),
          call('HEXISTS', META, 'paused') }

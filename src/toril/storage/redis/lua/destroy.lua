@@ -21,6 +21,6 @@ repeat
 until cursor == '0'
 local last = call('HGET', META, 'e')
 call('UNLINK', JOBS, SPECS, RESULTS, PROGRESS, QUEUE, PRIORITIZED, DELAYED, PROCESSING, SHELF.c,
-     SHELF.f, EXPIRY, WAKE, META, base .. 'events', base .. 'workers', base .. 'broken')
-if last then call('HSET', META, 'e', last, 'layout', 1) end
+     SHELF.f, EXPIRY, WAKE, META, STALE, base .. 'events', base .. 'workers', base .. 'broken')
+if last then call('HSET', META, 'e', last) end
 return -1

@@ -4,6 +4,7 @@
 --   for a job with nothing special the end of its record: packed origin, name, false
 -- Returns per job: "+s" created in state s, "=s" there already in state s,
 --   "~s:id" the dedup key is held by id, in state s ("-": it is gone)
+--   and "?" at the end if the queue is not in the list of queues any more
 -- Events: added + waiting|delayed, duplicated, deduplicated, removed
 
 local answers, specs_out, seen = {}, {}, {}
@@ -144,5 +145,5 @@ if plain > 0 then ring() end
 flush('HSET', JOBS, jobs_out)
 flush('HSET', SPECS, specs_out)
 flush('RPUSH', QUEUE, pushes)
-if #events > 0 then write_events(#events + plain) end
+if #events > 0 and write_events(#events + plain) then answers[#answers + 1] = '?' end
 return answers

@@ -16,7 +16,7 @@ end
 
 -- The plain line holds stale entries; only where there are none can it be cut by number.
 local ids, passed, at = {}, 0, 0
-if tonumber(call('HGET', META, 'stale') or 0) == 0 then passed, at = start, start end
+if call('EXISTS', STALE) == 0 then passed, at = start, start end
 while #ids < stop - start do
   local entries = call('LRANGE', QUEUE, at, at + 999)
   if #entries == 0 then break end

@@ -3,13 +3,14 @@
 -- ARGV[1] is 0, for the server's clock, or the ms that tests want it to be.
 --
 -- meta        hash    layout, paused, concurrency, rate_max, rate_ms, window_end, window_used,
---                     reaped (last pass), events_kept, e (events so far), t (tickets so far), stale
+--                     reaped (last pass), events_kept, e (events so far), t (tickets so far)
 -- jobs        hash    id -> record, see below
 -- specs       hash    id -> name, payload and terms, packed by the client, opaque here
 -- results     hash    id -> result, or packed failure {kind, reason, stack, stack, ...}
 -- progress    hash    id -> JSON text
 -- queue       list    "<ticket>:<id>", next to run on the left; a ticket that is not the
 --                     record's is stale and skipped
+-- stale       set     tickets of the stale entries in that list
 -- prioritized zset    id by priority * 2^32 + ticket
 -- delayed     zset    id by due ms * 4096 + tie
 -- processing  zset    id by end of its lease; the fraction keeps those of one claim in order
@@ -22,7 +23,8 @@
 -- events      stream  id = number of the entry's last event; field e = packed events
 -- wake        list    one element while there may be work nobody was told of
 -- reply:<who> list    packed endings for a client that waits: {id, kind, payload, origin}
--- broken      hash    id -> the bytes that should have been its record
+-- once:<call> string  what a call was answered, for a minute, in case it is repeated
+-- broken      hash    id -> the bytes that should have been its record, or its spec if there are none
 
 local base = KEYS[1]
 
@@ -61,6 +63,8 @@ local EXPIRY = base .. 'expiry'
 local PROGRESS = base .. 'progress'
 
 local WAKE = base .. 'wake'
+
+local STALE = base .. 'stale'
 
 local GHOST_MS, REPLY_MS, SEEN_MS, BIG = 60000, 3600000, 30000, 65536
 local TIE, PRIORITY, EVENTS_KEPT = 4096, 4294967296, 200000
@@ -129,15 +133,18 @@ local function tell(kind, id, record, prev, x, y)
 end
 
 -- The entry is {now, {all fields of all events}}, put together by hand from what is packed.
+-- Returns true if the queue is not in the list of queues, because everything was deleted.
 local function write_events(count)
   local last = call('HINCRBY', META, 'e', count)
-  kept = tonumber(kept or call('HGET', META, 'events_kept') or EVENTS_KEPT)
+  local meta = kept and { kept, true } or call('HMGET', META, 'events_kept', 'layout')
+  kept = tonumber(meta[1] or EVENTS_KEPT)
   local exact = kept < 10000 and '=' or '~'
   local fields = 8 * count
   local size = string.char(221, 0, math.floor(fields / 65536), math.floor(fields / 256) % 256,
                            fields % 256)
   call('XADD', base .. 'events', 'MINID', exact, math.max(0, last - kept + 1), last .. '-0',
        'e', '\146' .. pack(now) .. size .. table.concat(events))
+  return not meta[2]
 end
 
 local function flush_events()

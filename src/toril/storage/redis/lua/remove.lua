@@ -1,10 +1,10 @@
 -- Delete jobs in any state but active.
--- ARGV: time, ids
+-- ARGV: time, ids, and what once.lua reads
 -- Returns per id: r removed, n not found, a active
 -- Events: removed
 
 local answers = {}
-for at = 2, #ARGV do
+for at = 2, #ARGV - 2 do
   local id = ARGV[at]
   local record = load(id)
   local answer = 'n'
@@ -27,4 +27,4 @@ for at = 2, #ARGV do
   answers[#answers + 1] = answer
 end
 flush_events()
-return table.concat(answers)
+return answer_once(table.concat(answers), 'r')

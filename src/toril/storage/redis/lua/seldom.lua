@@ -70,7 +70,7 @@ end
 local function leave(id, record)
   local state = record[STATE]
   if state == 'w' then
-    call('HINCRBY', META, 'stale', 1)
+    call('SADD', STALE, record[TICKET])
   elseif state == 'p' then
     call('ZREM', PRIORITIZED, id)
   elseif state == 'd' then
@@ -161,10 +161,20 @@ local function retain(shelf, rule)
   end
 end
 
+-- Strike off a job that has no record any more, and keep what else is left of it.
+local function miss(id, prev)
+  local spec = call('HGET', SPECS, id)
+  if spec then call('HSET', base .. 'broken', id, spec) end
+  call('HDEL', SPECS, id)
+  call('HDEL', RESULTS, id)
+  tell('removed', id, nil, prev, nil, 'its record is missing')
+end
+
 -- End a job whose record nobody can read: it has failed, and its bytes are kept.
 local function condemn(id, prev)
   local raw = call('HGET', JOBS, id)
-  if not raw or decode(raw) then return end
+  if not raw then return miss(id, prev) end
+  if decode(raw) then return end
   local reason = 'its record is unreadable; the bytes are kept in the hash "broken"'
   local record = { 'f', 0, now, 1, 0, 0, false, false, false, now, 0, '', '', false }
   call('HSET', base .. 'broken', id, raw)
