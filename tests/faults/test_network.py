@@ -140,6 +140,7 @@ async def test_n4_a_reply_lost_after_the_command_ran_changes_nothing(
         await queue.remove_job("nobody")
         await queue.resume()
         assert await queue.get_status("warm") is not None
+        await queue.storage.wait([queue.name], 0)
         proxy.cut_reply_to(script(verb).sha.encode(), times=4)
         await queue.pause()
         for job in [*jobs, "unwanted", "useless"]:
@@ -151,6 +152,7 @@ async def test_n4_a_reply_lost_after_the_command_ran_changes_nothing(
         assert await queue.storage.remove(queue.name, ["useless"]) == [Removal.REMOVED]
         stage.history.write("cancel", "ok", "useless")
         await queue.resume()
+        await queue.storage.wait([queue.name], 0)
         await stage.drained(1 + len(jobs))
         assert await queue.get_status("j0") is not None
     assert proxy.cuts >= 1, "nothing was cut"
