@@ -8,7 +8,9 @@ time, and takes as much off every TTL.
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from typing import Any
+
+from redis import Redis
 
 from toril.clock import ManualClock
 from toril.ids import ulid
@@ -29,6 +31,15 @@ class BullmqRig:
         self.storage.now_ms = self.clock.now_ms()
         self._pinned: dict[bytes, int] = {}
         self._pinned_at = time.monotonic()
+        address = self.storage.address
+        # Past the storage: the server must not be asked where the nodes are at every move.
+        self._servers: list[Any] = [Redis(host, port) for host, port in address.hosts]
+        self._pattern = f"{address.prefix}:*"
+
+    def close(self) -> None:
+        """Close the rig's own connections."""
+        for server in self._servers:
+            server.close()
 
     @classmethod
     def on(cls, url: str, *, batch: bool = True) -> BullmqRig:
@@ -39,26 +50,24 @@ class BullmqRig:
     async def advance(self, ms: int) -> None:
         """Move the time and let blocked calls look again."""
         await self._settle()
-        await self._age(ms)
+        self._age(ms)
         self.storage.now_ms += ms
         await self.clock.advance(ms / 1000)
         self.storage.poke()
         await self.clock.settle(5)
 
-    async def hold(self) -> None:
+    def hold(self) -> None:
         """Give TTLs back the real time that passed."""
-        await self._age(0)
+        self._age(0)
 
-    async def _age(self, ms: int) -> None:
-        client = self.storage.client
-        for base, keys in (await self._mortal()).items():
-            lefts = cast("list[int]", await client.pipeline(base, [("PTTL", key) for key in keys]))
-            commands: list[tuple[str | bytes | int, ...]] = []
+    def _age(self, ms: int) -> None:
+        for server in self._servers:
+            keys = list(server.scan_iter(self._pattern, 10_000, "string"))
+            lefts = [server.pttl(key) for key in keys]
             for key, left in zip(keys, lefts, strict=True):
                 if left >= 0:
                     self._pinned[key] = left = self._true_left(key, left) - ms
-                    commands.append(("PEXPIRE", key, left) if left > 0 else ("DEL", key))
-            await client.pipeline(base, commands)
+                    _ = server.pexpire(key, left) if left > 0 else server.delete(key)
         self._pinned_at = time.monotonic()
 
     def _true_left(self, key: bytes, left: int) -> int:
@@ -67,21 +76,6 @@ class BullmqRig:
         pinned = self._pinned.get(key)
         untouched = pinned is not None and abs(pinned - passed - left) < JITTER_MS
         return pinned if pinned is not None and untouched else left
-
-    async def _mortal(self) -> dict[str, list[bytes]]:
-        """Find the keys that may have a TTL, by queue."""
-        found: dict[str, list[bytes]] = {}
-        pattern = f"{self.storage.address.prefix}:*"
-        for node in await self.storage.client.pick_nodes():
-            cursor = b"0"
-            while True:
-                args = ("SCAN", cursor, "MATCH", pattern, "COUNT", 10_000, "TYPE", "string")
-                cursor, keys = cast("list[Any]", await self.storage.client.call_at(node, *args))
-                for key in keys:
-                    found.setdefault(key.decode().partition("}")[0] + "}", []).append(key)
-                if cursor == b"0":
-                    break
-        return found
 
     async def _settle(self) -> None:
         """Let calls under way get to where they block: their commands are answered before ours."""

@@ -52,6 +52,7 @@ async def bullmq_rig(url: str) -> AsyncIterator[Rig]:
         yield rig
     finally:
         await rig.storage.close()
+        rig.close()
 
 
 @pytest.fixture(scope="session")
