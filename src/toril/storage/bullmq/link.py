@@ -15,9 +15,10 @@ from toril.job import KEEP_ALL, Keep
 from toril.resp.client import Client, Reply, Settings
 from toril.resp.embedded import EmbeddedServer
 from toril.resp.replies import Argument
+from toril.resp.script import Script
 from toril.resp.url import Address, parse_url
 from toril.storage.bullmq.keys import Keys, check_tagging, check_twins, keys_of, twins_of
-from toril.storage.bullmq.official import own, scripts
+from toril.storage.bullmq.official import OWN, own, scripts
 from toril.storage.bullmq.scripts import USED, Command
 from toril.storage.bullmq.waits import Endings, WakeUps
 from toril.storage.protocol import ALL_FEATURES, Feature
@@ -104,7 +105,7 @@ class Link:
                 await self._server.start()
                 address = replace(address, kind="unix", path=str(self._server.socket))
             self._link = Client(address, self._settings)
-            self._link.learn(*(scripts()[name] for name in USED))
+            self._link.learn(*_all_scripts())
             await self._link.open()
             await self._check_server(self._link)
         except BaseException:
@@ -167,8 +168,24 @@ class Link:
                 untagged, lean = twins_of(self.address, queue)
                 found = [await client.call(key, "EXISTS", key) for key in (untagged, lean)]
                 check_twins(self.address, queue, bool(found[0]), bool(found[1]))
+            if queue not in self._known:
+                await self._load(queue)
             self._known[queue] = now
         return self.keys(queue)
+
+    async def _load(self, queue: str) -> None:
+        """Give the queue's server the scripts it lacks.
+
+        The client would do it too, one by one; but then the commands of a first pipeline might
+        run in another order than they were sent in.
+        """
+        base = self.keys(queue).base
+        wanted = _all_scripts()
+        there = await self.client.call(base, "SCRIPT", "EXISTS", *(one.sha for one in wanted))
+        known = cast("list[int]", there)
+        lacking = [one for one, here in zip(wanted, known, strict=True) if not here]
+        if lacking:
+            await self.pipe(queue, [("SCRIPT", "LOAD", one.text) for one in lacking])
 
     async def now(self) -> int:
         """The server's time in ms, as near as this side can tell."""
@@ -201,7 +218,6 @@ class Link:
     async def own_command(self, name: str, queue: str, *args: Argument) -> Command:
         """Write the command that runs one of our own scripts, for a pipeline."""
         script = own(name)
-        self.client.learn(script)
         return ("EVALSHA", script.sha, 1, self.keys(queue).base, await self.now(), *args)
 
     async def official(self, queue: str, command: Command) -> Reply:
@@ -216,6 +232,10 @@ class Link:
         for reply in replies:
             check_reply(reply)
         return replies
+
+
+def _all_scripts() -> list[Script]:
+    return [*(scripts()[name] for name in USED), *(own(name) for name in OWN)]
 
 
 def check_reply(reply: object) -> None:

@@ -18,6 +18,13 @@ from toril.errors import MissingExtra, StorageError
 from toril.resp.script import Script
 
 VERSION: Final = "2.16.2"
+OWN: Final = (
+    "counts", "drop", "end", "ended", "events", "fate", "get", "granted", "keep", "mark", "note",
+    "outlook", "pause", "peek", "raze", "ready", "remember", "replace", "revive", "ring", "sweep",
+    "tune", "workers",
+)  # fmt: skip
+"""Our own scripts, by name."""
+
 _OWN_FLAGS: Final = "#!lua flags=allow-oom\n"
 
 

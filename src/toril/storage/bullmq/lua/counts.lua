@@ -1,5 +1,6 @@
 -- Count the jobs by state.
 -- Returns wait, paused, prioritized, delayed, active, completed, failed, waiting-children, is paused
+sweep(100)
 return {
   call('LLEN', base .. 'wait'), call('LLEN', base .. 'paused'),
   call('ZCARD', base .. 'prioritized'), call('ZCARD', base .. 'delayed'),

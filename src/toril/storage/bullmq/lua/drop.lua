@@ -4,7 +4,7 @@
 -- ARGV[4…] ids
 -- Returns a letter each: n not there, x dropped, a running, r asked, c completed, f failed,
 -- o left to the official script
--- Events: removed, cancelled
+-- Events: cancelled, removed
 local mode = ARGV[2]
 local letters = {}
 
@@ -33,11 +33,13 @@ local function drop(id)
   if not is_plain(id) then return 'o' end
   call('SET', base .. 'toril-end:' .. id, ending_of(id, state), 'PX', ARGV[3])
   local prev = state
-  if state == 'waiting' then prev = call('HEXISTS', base .. 'meta', 'paused') == 1 and 'paused' or 'wait' end
+  if state == 'waiting' then
+    prev = call('HEXISTS', base .. 'meta', 'paused') == 1 and 'paused' or 'wait'
+  end
   out_of_line(id, state)
   forget(id)
-  tell('removed', 'jobId', id, 'prev', prev)
   if mode ~= 'remove' then tell('cancelled', 'jobId', id, 'prev', prev) end
+  tell('removed', 'jobId', id, 'prev', prev)
   return 'x'
 end
 

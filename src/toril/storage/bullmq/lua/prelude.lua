@@ -98,3 +98,16 @@ local function private_of(id)
   local private = options_of(id)['toril']
   return type(private) == 'table' and private or {}
 end
+
+-- Delete jobs past their keep time; jobs that run again are none of its business.
+local function sweep(most)
+  for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'toril-ttl', 0, now, 'LIMIT', 0, most)) do
+    local state = call('EXISTS', base .. id) == 1 and state_of(id)
+    if (state == 'completed' or state == 'failed') and is_plain(id) then
+      out_of_line(id, state)
+      forget(id)
+    else
+      call('ZREM', base .. 'toril-ttl', id)
+    end
+  end
+end

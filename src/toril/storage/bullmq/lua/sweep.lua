@@ -10,15 +10,7 @@ for at = 4, #ARGV do
   end
   flags[at - 3] = call('HEXISTS', base .. id, 'defa') == 1 and '1' or '0'
 end
-for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'toril-ttl', 0, now, 'LIMIT', 0, ARGV[2])) do
-  local state = call('EXISTS', base .. id) == 1 and state_of(id)
-  if (state == 'completed' or state == 'failed') and is_plain(id) then
-    out_of_line(id, state)
-    forget(id)
-  else
-    call('ZREM', base .. 'toril-ttl', id)
-  end
-end
+sweep(ARGV[2])
 if call('HLEN', base .. 'toril-cancel') > 0 then
   local asked = call('HGETALL', base .. 'toril-cancel')
   for at = 1, math.min(#asked, 2000), 2 do
