@@ -64,8 +64,7 @@ class Settle(Work):
             answers = await self._settle(queue, outcomes, refill, catch)
         if refill is None:
             return Settlement(answers=answers, batch=EMPTY_BATCH)
-        await self.carry_on(queue, catch)
-        return Settlement(answers=answers, batch=catch.batch())
+        return Settlement(answers=answers, batch=await self.go_on(queue, catch))
 
     async def _settle(
         self, queue: str, outcomes: Sequence[Outcome], refill: Claim | None, catch: Catch

@@ -13,8 +13,8 @@ from toril.outcome import Lease
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.heart import in_order, read_renewal, renew_commands
 from toril.storage.bullmq.keys import Keys
-from toril.storage.bullmq.link import CHUNK, Link
-from toril.storage.bullmq.repeat import continue_commands
+from toril.storage.bullmq.link import CHUNK
+from toril.storage.bullmq.repeat import Repeats
 from toril.storage.bullmq.scripts import Command, call, check_token
 from toril.storage.bullmq.waits import WakeUps
 from toril.storage.protocol import Batch, Claim, Claimed, Reaped, Renewal, WorkerInfo
@@ -57,7 +57,7 @@ class Catch:
         return Batch(jobs=self.jobs, limited_for_ms=self.limited_ms, next_in_ms=self.next_ms)
 
 
-class Work(Link):
+class Work(Repeats):
     """The worker's verbs but `settle`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -74,8 +74,7 @@ class Work(Link):
         except StorageUnavailable:
             # Nothing is sent twice by itself; the second time looks for what the first one got.
             catch = await self._claim(keys, queue, claim)
-        await self.carry_on(queue, catch)
-        return catch.batch()
+        return await self.go_on(queue, catch)
 
     async def _claim(self, keys: Keys, queue: str, claim: Claim) -> Catch:
         catch = Catch()
@@ -112,13 +111,14 @@ class Work(Link):
         self._sent += 1
         return f"{token}:{self._sent}"
 
-    async def carry_on(self, queue: str, catch: Catch) -> None:
-        """Let schedulers make their next job when they hand out one, as Node's workers do."""
-        keys = self.keys(queue)
-        for job_id, fields in catch.repeating:
-            commands = continue_commands(keys, job_id, fields, await self.now())
-            if commands:
-                await self.pipe(queue, commands)
+    async def go_on(self, queue: str, catch: Catch) -> Batch:
+        """Let schedulers make the jobs after those in hand, then hand them over."""
+        if catch.repeating:
+            held = {job.spec.id for job in catch.jobs}
+            for job_id, fields in catch.repeating:
+                if job_id in held:
+                    await self.carry_on(queue, job_id, fields)
+        return catch.batch()
 
     async def _show(self, queue: str, claim: Claim) -> None:
         """Let others see the worker, in our list and by the name of its blocking connection."""
