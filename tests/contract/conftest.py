@@ -44,9 +44,9 @@ async def redis_rig(url: str) -> AsyncIterator[Rig]:
 
 
 @asynccontextmanager
-async def bullmq_rig(url: str) -> AsyncIterator[Rig]:
+async def bullmq_rig(url: str, *, batch: bool) -> AsyncIterator[Rig]:
     """Open a BullMQ storage under a prefix of its own."""
-    rig = BullmqRig.on(url)
+    rig = BullmqRig.on(url, batch=batch)
     await rig.storage.open()
     try:
         yield rig
@@ -78,13 +78,16 @@ def three_masters() -> Iterator[str]:
 
 STORAGES = (
     *("memory", "valkey", "redis", "cluster"),
-    *("bullmq-valkey", "bullmq-redis", "bullmq-cluster"),
+    *("bullmq-valkey", "bullmq-redis", "bullmq-cluster", "bullmq-official"),
 )
 
 
 def url_of(storage: str, request: pytest.FixtureRequest) -> str:
-    """Start what a storage needs and tell where it is."""
-    storage = storage.removeprefix("bullmq-")
+    """Start what a storage needs and tell where it is.
+
+    `bullmq-official` is a Valkey too: there the storage does without its batch scripts.
+    """
+    storage = storage.removeprefix("bullmq-").replace("official", "valkey")
     if storage == "cluster":
         return str(request.getfixturevalue("three_masters"))
     server: Server = request.getfixturevalue(storage)
@@ -97,7 +100,8 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     if request.param == "memory":
         opening = memory_rig()
     elif request.param.startswith("bullmq-"):
-        opening = bullmq_rig(url_of(request.param, request))
+        batch = request.param != "bullmq-official"
+        opening = bullmq_rig(url_of(request.param, request), batch=batch)
     else:
         opening = redis_rig(url_of(request.param, request))
     async with opening as opened:

@@ -66,10 +66,11 @@ def open_storage(url: str) -> Storage:
     if scheme in registered:
         storage: Storage = registered[scheme].load()(url)
         return storage
-    known = ["memory", *_REDIS, *_BULLMQ, *sorted(registered)]
+    known = ["memory", *_REDIS, *sorted(registered)]
     raise InvalidOption(
         f"storage {_safe(url)!r}: unknown scheme {printable(scheme, 40)!r}."
-        f"{suggest(scheme, known)} Known: {', '.join(known)}"
+        f"{suggest(scheme, [*known, *_BULLMQ])} Known: {', '.join(known)};"
+        " for BullMQ put 'bullmq+' before a server's"
     )
 
 

@@ -224,6 +224,12 @@ class Link:
         """Run an official script."""
         return await self.client.call(self.keys(queue).base, *command)
 
+    async def secure(self, queue: str) -> None:
+        """Return when what was written is as safe as `durability` asks."""
+        if self.client.settings.durability != "memory":
+            # Copies get the writes in order: who has this one has those before it.
+            await self.own("mark", queue, durable=True)
+
     async def pipe(
         self, queue: str, commands: Sequence[Command], *, once: bool = False
     ) -> list[Any]:

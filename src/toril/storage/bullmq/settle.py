@@ -25,13 +25,22 @@ from toril.outcome import (
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import Code, text_of
 from toril.storage.bullmq.keys import Keys
-from toril.storage.bullmq.link import ENDING_KEPT_MS
+from toril.storage.bullmq.link import ENDING_KEPT_MS, chunks
 from toril.storage.bullmq.scripts import Command, call, check_token
-from toril.storage.bullmq.work import Catch, Work, grant_command, grant_options, next_command
+from toril.storage.bullmq.work import (
+    Catch,
+    Ended,
+    Work,
+    grant_command,
+    grant_options,
+    next_command,
+)
 from toril.storage.bullmq.work import read_next as read_next_due
 from toril.storage.protocol import EMPTY_BATCH, Claim, Settlement
 
 _NO_LEASE_MS: Final = 30_000
+_BATCH: Final = 25
+"""Jobs per call of a batch script: keeps it under a millisecond of server time."""
 _MANY: Final = 1 << 30
 """An `attempts` that no job reaches: moveToFinished then tells of no exhaustion."""
 
@@ -62,6 +71,8 @@ class Settle(Work):
         except StorageUnavailable:
             catch = Catch()
             answers = await self._settle(queue, outcomes, refill, catch)
+        if outcomes:
+            await self.secure(queue)
         if refill is None:
             return Settlement(answers=answers, batch=EMPTY_BATCH)
         return Settlement(answers=answers, batch=await self.go_on(queue, catch))
@@ -69,9 +80,71 @@ class Settle(Work):
     async def _settle(
         self, queue: str, outcomes: Sequence[Outcome], refill: Claim | None, catch: Catch
     ) -> list[Answer]:
-        keys = self.keys(queue)
         if refill is not None and self.know(refill.token):
             await self._recall_refill(queue, outcomes, refill, catch)
+        if not self.batch or (refill is not None and refill.rate is not None):
+            return await self._settle_officially(queue, outcomes, refill, catch)
+        answers = await self._settle_plain(queue, outcomes, refill, catch)
+        rest = [at for at, answer in enumerate(answers) if answer is None]
+        short = refill is not None and len(catch.jobs) < refill.count
+        if rest or (catch.rest and short):
+            left = [outcomes[at] for at in rest]
+            for at, answer in zip(
+                rest, await self._settle_officially(queue, left, refill, catch), strict=True
+            ):
+                answers[at] = answer
+        return [answer for answer in answers if answer is not None]
+
+    async def _settle_plain(
+        self, queue: str, outcomes: Sequence[Outcome], refill: Claim | None, catch: Catch
+    ) -> list[Answer | None]:
+        """Settle the plain completions among outcomes; None for each that is left.
+
+        Jobs are fetched along only if nothing is left: what is ended officially must not come
+        after what is handed out for it.
+        """
+        answers: list[Answer | None] = [None] * len(outcomes)
+        plain: list[tuple[int, Ended]] = []
+        for at, outcome in enumerate(outcomes):
+            ended = self._ended(outcome)
+            if ended is not None:
+                plain.append((at, ended))
+        claim = refill if len(plain) == len(outcomes) else None
+        more = False
+        for some in list(chunks(plain, _BATCH)) or [()]:
+            if some or claim is not None:
+                more = await self.finish(queue, [ended for _, ended in some], claim, catch)
+            for at, ended in some:
+                answers[at] = DONE if ended.done else None
+        if claim is None or None in answers:
+            catch.rest = refill is not None and len(catch.jobs) < refill.count
+        elif more and len(catch.jobs) < claim.count:
+            await self.fill(self.keys(queue), queue, claim, catch)
+            catch.rest = False
+        return answers
+
+    def _ended(self, outcome: Outcome) -> Ended | None:
+        """Make of a completion what the batch script takes; None for what it does not do."""
+        if not isinstance(outcome, Completed):
+            return None
+        note = codec.read_note(outcome.lease)
+        keep = self._keep_jobs(note, done=True)
+        if keep not in ({"count": -1}, {"count": 0}):
+            return None
+        kept, ttl_ms = keep["count"] != 0, note["ttl_ms"]
+        codec.check_payload(f"result of job {outcome.lease.job_id!r}", outcome.result)
+        return Ended(
+            lease=outcome.lease,
+            result=outcome.result,
+            kept=kept,
+            ttl_ms=ttl_ms,
+            ending=_ending(outcome) if not kept or ttl_ms is not None else b"",
+        )
+
+    async def _settle_officially(
+        self, queue: str, outcomes: Sequence[Outcome], refill: Claim | None, catch: Catch
+    ) -> list[Answer]:
+        keys = self.keys(queue)
         stacks = await self._stacks(keys, queue, outcomes)
         plan = await self._plan(keys, queue, outcomes, stacks, refill, catch)
         if not plan.commands:

@@ -10,16 +10,18 @@ from typing import Any, Final, cast
 
 from toril.errors import StorageUnavailable
 from toril.outcome import Lease
+from toril.resp.replies import Argument
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.heart import in_order, read_renewal, renew_commands
 from toril.storage.bullmq.keys import Keys
-from toril.storage.bullmq.link import CHUNK
+from toril.storage.bullmq.link import CHUNK, ENDING_KEPT_MS
 from toril.storage.bullmq.repeat import Repeats
 from toril.storage.bullmq.scripts import Command, call, check_token
 from toril.storage.bullmq.waits import WakeUps
 from toril.storage.protocol import Batch, Claim, Claimed, Reaped, Renewal, WorkerInfo
 
 _GRANTED_AT_ONCE: Final = 25
+_NO_LEASE_MS: Final = 30_000
 _SEEN_MS: Final = 30_000
 """How long a worker that said nothing is still called seen lately."""
 _SEEN_EVERY_S: Final = 5.0
@@ -35,6 +37,8 @@ class Catch:
     limited_ms: int = 0
     next_ms: int | None = None
     empty: bool = False
+    rest: bool = False
+    """Whether the official scripts may find jobs that a batch script left."""
 
     def take(self, reply: Sequence[Any], token: str, now_ms: int) -> None:
         """Read one reply: a job, or why there is none."""
@@ -55,6 +59,24 @@ class Catch:
     def batch(self) -> Batch:
         """Give it as the contract wants it."""
         return Batch(jobs=self.jobs, limited_for_ms=self.limited_ms, next_in_ms=self.next_ms)
+
+
+@dataclass(slots=True)
+class Ended:
+    """A job that was completed, as the batch script takes it."""
+
+    lease: Lease
+    result: bytes
+    kept: bool
+    ttl_ms: int | None
+    ending: bytes
+    done: bool = False
+
+    def arguments(self) -> tuple[Argument, ...]:
+        """Flatten it for the script."""
+        ttl = "" if self.ttl_ms is None else self.ttl_ms
+        lease = self.lease
+        return (lease.job_id, lease.token, self.result, int(self.kept), ttl, self.ending)
 
 
 class Work(Repeats):
@@ -94,6 +116,12 @@ class Work(Repeats):
 
     async def fill(self, keys: Keys, queue: str, claim: Claim, catch: Catch) -> None:
         """Ask for jobs until there are enough, or no more."""
+        if self.batch and claim.rate is None:
+            more = True
+            while more and len(catch.jobs) < claim.count:
+                more = await self.finish(queue, (), claim, catch)
+            if not catch.rest or len(catch.jobs) >= claim.count:
+                return
         while True:
             want = min(claim.count - len(catch.jobs), _GRANTED_AT_ONCE)
             now = await self.now()
@@ -105,6 +133,33 @@ class Work(Repeats):
             catch.next_ms = read_next(replies[-1], now)
             if catch.empty or len(catch.jobs) >= claim.count:
                 return
+
+    async def finish(
+        self, queue: str, ended: Sequence[Ended], claim: Claim | None, catch: Catch
+    ) -> bool:
+        """Complete plain jobs and fetch plain ones; tell whether there may be more to fetch.
+
+        What was completed is marked so.
+        """
+        want = 0
+        stem = worker = ""
+        if claim is not None:
+            want = min(max(0, claim.count - len(catch.jobs)), _GRANTED_AT_ONCE)
+            stem, worker = f"{self.wire_token(claim.token)}.", codec.clean(worker_name(claim))
+        now = await self.now()
+        args: list[Argument] = [_NO_LEASE_MS if claim is None else claim.lease_ms, worker, stem]
+        args += (want, ENDING_KEPT_MS)
+        for one in ended:
+            args += one.arguments()
+        command = await self.own_command("finish", queue, *args)
+        ((flags, more, next_due, *found),) = await self.pipe(queue, [command], once=True)
+        for one, flag in zip(ended, flags.decode(), strict=True):
+            one.done = flag == "1"
+        for number, (raw_id, flat) in enumerate(found, 1):
+            catch.add(raw_id.decode(), codec.fields_of(flat), f"{stem}{number}", now)
+        catch.next_ms = None if next_due < 0 else max(0, next_due - now)
+        catch.rest = bool(more)
+        return len(found) == want and not more
 
     def wire_token(self, token: str) -> str:
         """Derive a token that is sent for one job and never again."""

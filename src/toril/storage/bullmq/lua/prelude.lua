@@ -36,6 +36,7 @@ end
 local function expired(id)
   local till = call('ZSCORE', base .. 'toril-ttl', id)
   return till and tonumber(till) <= now
+    and (call('ZSCORE', base .. 'completed', id) or call('ZSCORE', base .. 'failed', id))
 end
 
 -- paused, maxed

@@ -4,16 +4,16 @@
 -- Returns {} if the id is free, else {state, '1' if this hand-in made the job, holder of the key}
 local id = ARGV[2]
 local job = base .. id
-if call('EXISTS', job) == 0 then return {} end
-if expired(id) then
-  local state = state_of(id)
-  if (state == 'completed' or state == 'failed') and is_plain(id) then
-    out_of_line(id, state)
-    forget(id)
-    return {}
-  end
+if call('EXISTS', job) == 0 then
+  call('ZREM', base .. 'toril-ttl', id)
+  return {}
 end
 local state = state_of(id)
+if expired(id) and is_plain(id) then
+  out_of_line(id, state)
+  forget(id)
+  return {}
+end
 local ours = ARGV[3] ~= '' and private_of(id)['o'] == ARGV[3]
 local holder = false
 if state == 'failed' and ARGV[4] == '1' and not ours and is_plain(id) then
