@@ -133,8 +133,8 @@ def test_the_redis_storage_does_what_the_contract_says_step_by_step(
 @pytest.mark.parametrize(
     ("server", "examples"),
     [
-        ("bullmq-valkey", 100),
-        ("bullmq-official", 100),
+        ("bullmq-valkey", 200),
+        ("bullmq-official", 60),
         ("bullmq-redis", 40),
         ("bullmq-cluster", 40),
     ],
