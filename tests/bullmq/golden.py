@@ -1,0 +1,29 @@
+"""Play a scenario on one side and dump what it leaves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tests.bullmq.dump import Dump, Dumper
+from tests.bullmq.peer import Agent
+from tests.bullmq.scenarios import SCENARIOS
+from tests.bullmq.sides import Lab, NodeSide, Side
+from toril.ids import ulid
+
+
+async def play(name: str, make: Callable[[Lab], Side], agent: Agent, port: int) -> Dump:
+    """Play a scenario on a queue of its own; show every key it left."""
+    lab = Lab(agent, port, f"golden-{ulid()}")
+    dumper = Dumper(port, int(time.time() * 1000))
+    try:
+        await SCENARIOS[name](make(lab))
+        return dumper.dump(lab.queue, lab.child_queue)
+    finally:
+        dumper.close()
+        lab.close()
+
+
+async def play_on_node(name: str, agent: Agent, port: int) -> Dump:
+    """Play a scenario with Node's classes."""
+    return await play(name, NodeSide, agent, port)
