@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests.bullmq.pair import Pair
 from tests.bullmq.peer import Agent
 from tests.servers import Server, valkey_binary
 from toril.ids import ulid
@@ -37,3 +38,12 @@ async def agent(node: Agent) -> AsyncIterator[Agent]:
 def name() -> str:
     """A queue name nobody used."""
     return f"q{ulid()}"
+
+
+@pytest.fixture
+async def pair(agent: Agent, server: Server, name: str) -> AsyncIterator[Pair]:
+    """A queue that Node and toril share."""
+    pair = Pair(agent, server.port, name)
+    await pair.queue.start()
+    yield pair
+    await pair.close()

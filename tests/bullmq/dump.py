@@ -4,7 +4,8 @@ Each key is shown with its type, its time to live and its content. What differs 
 replaced: times by the time since the run began, in steps of ten seconds; lock tokens by a word.
 The order of lists, streams and sorted sets is kept. Scores that hold
 no time are exact. Options are parsed, because the server's JSON encoder orders fields by chance;
-all other text is kept byte for byte.
+all other text is kept byte for byte. Keys, fields and options whose names begin with `toril` mean
+nothing to Node; they are left out, unless asked for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, Final
 
 import redis
 
+OURS: Final = "toril"
 STEP_S: Final = 10
 DAY_MS: Final = 86_400_000
 DELAYED_SHIFT: Final = 4096
@@ -56,7 +58,7 @@ class Dumper:
         self._begun = begun_ms
 
     def dump(self, *queues: str, prefix: str = "bull") -> Dump:
-        """Show every key of the queues."""
+        """Show every key of the queues, but not what is toril's own."""
         lines: list[str] = []
         for number, queue in enumerate(queues):
             base = f"{prefix}:{queue}:"
@@ -65,14 +67,22 @@ class Dumper:
             lines += [_alias(f"{number}:{line}", aliases) for line in shown]
         return Dump(tuple(lines))
 
+    def ours(self, queue: str, prefix: str = "bull") -> list[str]:
+        """Name the keys that are toril's own."""
+        base = f"{prefix}:{queue}:"
+        return sorted(key for key in self._names(base) if key.startswith(OURS))
+
     def close(self) -> None:
         """Let the connection go."""
         self._client.close()
 
+    def _names(self, base: str) -> list[str]:
+        keys = self._call("KEYS", f"{_literal(base)}*")
+        return [_text(key).removeprefix(base) for key in keys]
+
     def _queue(self, base: str) -> Iterator[str]:
-        keys = [_text(key) for key in self._call("KEYS", f"{_literal(base)}*")]
-        shown = sorted((self.normal(key.removeprefix(base)), key) for key in keys)
-        for name, key in shown:
+        names = [name for name in self._names(base) if not name.startswith(OURS)]
+        for name, key in sorted((self.normal(name), base + name) for name in names):
             kind = _text(self._call("TYPE", key))
             yield f"{name} ({kind}{self._expiry(key)})"
             for line in self._content(kind, name, key):
@@ -117,11 +127,14 @@ class Dumper:
         elif _SCHEDULER.match(name) and "offset" in fields:
             fields["offset"] = "<offset>"
         for field in sorted(fields.keys() - _SIGNATURE.get(name, frozenset())):
+            if field.startswith(OURS):
+                continue
             yield f"{self.normal(field)} = {self._field(field, fields[field])}"
 
     def _field(self, field: str, value: str) -> str:
         if field == "opts":
-            return self.normal(json.dumps(json.loads(value), sort_keys=True, ensure_ascii=False))
+            options = {k: v for k, v in json.loads(value).items() if not k.startswith(OURS)}
+            return self.normal(json.dumps(options, sort_keys=True, ensure_ascii=False))
         return self._short(value)
 
     def _sorted_set(self, name: str, key: str) -> Iterator[str]:

@@ -9,7 +9,9 @@ from tests.bullmq.dump import Dump, Dumper
 from tests.bullmq.peer import Agent
 from tests.bullmq.scenarios import SCENARIOS
 from tests.bullmq.sides import Lab, NodeSide, Side
+from tests.bullmq.toril_side import TorilSide
 from toril.ids import ulid
+from toril.storage.bullmq import BullmqStorage
 
 
 async def play(name: str, make: Callable[[Lab], Side], agent: Agent, port: int) -> Dump:
@@ -27,3 +29,13 @@ async def play(name: str, make: Callable[[Lab], Side], agent: Agent, port: int) 
 async def play_on_node(name: str, agent: Agent, port: int) -> Dump:
     """Play a scenario with Node's classes."""
     return await play(name, NodeSide, agent, port)
+
+
+async def play_on_toril(name: str, agent: Agent, port: int, *, batch: bool) -> Dump:
+    """Play a scenario with toril, with its batch scripts or with the official ones alone."""
+    storage = BullmqStorage(f"bullmq+redis://127.0.0.1:{port}", batch=batch)
+    await storage.open()
+    try:
+        return await play(name, lambda lab: TorilSide(lab, storage), agent, port)
+    finally:
+        await storage.close()

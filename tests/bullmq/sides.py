@@ -46,7 +46,7 @@ class Side(Protocol):
         *,
         rate: tuple[int, int] | None = None,
         worker: str | None = None,
-        queue: str | None = None,
+        child: bool = False,
     ) -> list[str]:
         """Claim jobs; `rate` is (most, in so many milliseconds)."""
 
@@ -116,11 +116,16 @@ class Side(Protocol):
 
 
 class Lab:
-    """What happens to a queue from outside, the same for both sides."""
+    """What happens to a queue from outside, the same for both sides.
 
-    def __init__(self, agent: Agent, port: int, queue: str) -> None:
-        self.queue = f"{{{queue}}}"
-        self.child_queue = f"{{{queue}}}-child"
+    `name` is the queue's name in toril, `queue` its name in Node; so for the queue of children.
+    """
+
+    def __init__(self, agent: Agent, port: int, name: str) -> None:
+        self.name = name
+        self.child_name = f"{name}-child"
+        self.queue = f"{{{self.name}}}"
+        self.child_queue = f"{{{self.child_name}}}"
         self.node = NodeQueue(agent, self.queue)
         self._client = redis.Redis(port=port, decode_responses=True)
 
@@ -152,6 +157,11 @@ class Lab:
         """The ids in a sorted set, lowest score first."""
         found: Any = self._client.zrange(self.key(state), 0, -1)
         return list(found)
+
+    def field(self, kind: str, name: str) -> str | None:
+        """A field of a hash."""
+        found: Any = self._client.hget(self.key(kind), name)
+        return None if found is None else str(found)
 
     def close(self) -> None:
         """Let the connection go."""
@@ -191,14 +201,14 @@ class NodeSide:
         *,
         rate: tuple[int, int] | None = None,
         worker: str | None = None,
-        queue: str | None = None,
+        child: bool = False,
     ) -> list[str]:
         options: dict[str, Any] = {"lockDuration": LEASE_MS}
         if rate is not None:
             options["limiter"] = {"max": rate[0], "duration": rate[1]}
         if worker is not None:
             options["name"] = worker
-        node = self._node if queue is None else self._node.of(queue)
+        node = self._node.of(self.lab.child_queue) if child else self._node
         found = []
         for _ in range(count):
             job = await node.claim(f"token-{next(self._tokens)}", **options)
@@ -229,7 +239,7 @@ class NodeSide:
     async def fail(
         self, job_id: str, reason: str = "no", *, for_good: bool = False, fetch: bool = False
     ) -> list[str]:
-        words = {"message": reason, "stack": _stack(reason), "unrecoverable": for_good}
+        words = {"message": reason, "stack": stack_of(reason), "unrecoverable": for_good}
         return await self._end("fail", job_id, fetch=fetch, **words)
 
     async def postpone(self, job_id: str, delay_ms: int) -> None:
@@ -297,7 +307,8 @@ class NodeSide:
             await self._node.call("setGlobalRateLimit", *rate)
 
 
-def _stack(reason: str) -> str:
+def stack_of(reason: str) -> str:
+    """What both sides give as the trace of an error."""
     return f"Error: {reason}\n    at a line of a file"
 
 

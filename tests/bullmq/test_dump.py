@@ -136,6 +136,15 @@ def test_the_name_of_a_queue_makes_no_difference(
     assert dumper.dump(f"{name}-1") == dumper.dump(f"{name}-2")
 
 
+def test_what_is_torils_own_is_left_out_and_can_be_named(
+    dumper: Dumper, client: redis.Redis, name: str
+) -> None:
+    client.set(f"bull:{name}:toril-x", "1")
+    client.hset(f"bull:{name}:a", mapping={"opts": '{"toril":{"o":"1"}}', "toril-kind": "E"})
+    assert dumper.dump(name).lines == ("0:a (hash)", "0:a    opts = {}")
+    assert dumper.ours(name) == ["toril-x"]
+
+
 def test_a_diff_names_the_sides_and_the_key() -> None:
     said = Dump(("0:wait (list)", "0:wait    a")).diff(
         Dump(("0:wait (list)", "0:wait    b")), "Node", "toril"
