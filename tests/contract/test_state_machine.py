@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import ClassVar
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.contract.bullmq_rig import BullmqRig
 from tests.contract.conftest import url_of
 from tests.contract.machine import StorageMachine
 from tests.contract.redis_rig import RedisRig
 from toril.clock import ManualClock
+from toril.event import EventKind
 from toril.storage.memory import MemoryStorage
 from toril.testing.rig import MemoryRig, Rig
+
+T = TypeVar("T")
 
 
 class MemoryMachine(StorageMachine):
@@ -47,6 +52,41 @@ class RedisMachine(StorageMachine):
     async def drop_rig(self) -> None:
         """Close the storage."""
         await self.rig.storage.close()
+
+
+class BullmqMachine(StorageMachine):
+    """The machine over a BullMQ storage on a real server."""
+
+    seen: ClassVar[Counter[str]] = Counter()
+    url: ClassVar[str] = ""
+    batch: ClassVar[bool] = True
+    slack_ms: ClassVar[int] = 100
+    # The wire tells a retry as `delayed` or `waiting`, and a removal beside each cancellation.
+    kinds: ClassVar[frozenset[EventKind]] = StorageMachine.kinds - {
+        EventKind.RETRYING,
+        EventKind.REMOVED,
+    }
+
+    @classmethod
+    async def make_rig(cls) -> Rig:
+        """Open a storage under a prefix of its own."""
+        rig = BullmqRig.on(cls.url, batch=cls.batch)
+        await rig.storage.open()
+        return rig
+
+    def run(self, call: Callable[[], Awaitable[T]], lose: str = "") -> T:
+        """Call the storage; real time that it takes must not age its keys."""
+        assert isinstance(self.rig, BullmqRig)
+        try:
+            return super().run(call, lose)
+        finally:
+            self.rig.hold()
+
+    async def drop_rig(self) -> None:
+        """Close the storage."""
+        assert isinstance(self.rig, BullmqRig)
+        await self.rig.storage.close()
+        self.rig.close()
 
 
 # What each run must have met: a machine that idles proves nothing.
@@ -87,3 +127,26 @@ def test_the_redis_storage_does_what_the_contract_says_step_by_step(
         RedisMachine, settings=effort(200 / settings().max_examples, shrink=False)
     )
     assert set(RedisMachine.seen) >= TROUBLE
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("server", "examples"),
+    [
+        ("bullmq-valkey", 100),
+        ("bullmq-official", 100),
+        ("bullmq-redis", 40),
+        ("bullmq-cluster", 40),
+    ],
+)
+def test_the_bullmq_storage_does_what_the_contract_says_step_by_step(
+    server: str, examples: int, request: pytest.FixtureRequest
+) -> None:
+    BullmqMachine.url = url_of(server, request)
+    BullmqMachine.batch = server != "bullmq-official"
+    BullmqMachine.seen.clear()
+    run_state_machine_as_test(
+        BullmqMachine, settings=effort(examples / settings().max_examples, shrink=False)
+    )
+    # Too few examples to meet everything each time; the longest run answers for the others.
+    assert examples < 200 or set(BullmqMachine.seen) >= TROUBLE
