@@ -8,7 +8,7 @@ time, and takes as much off every TTL.
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis import Redis
 
@@ -19,7 +19,13 @@ from toril.resp.url import Address, parse_url
 from toril.storage.bullmq import BullmqStorage
 from toril.testing import lose_next_reply
 
-JITTER_MS = 15
+
+class Pin(NamedTuple):
+    """The TTL a key was given, its value then, and when that was."""
+
+    left: int
+    value: bytes | None
+    at: float
 
 
 class BullmqRig:
@@ -29,8 +35,7 @@ class BullmqRig:
         self.clock = ManualClock()
         self.storage = BullmqStorage(address, clock=self.clock, batch=batch)
         self.storage.now_ms = self.clock.now_ms()
-        self._pinned: dict[bytes, int] = {}
-        self._pinned_at = time.monotonic()
+        self._pinned: dict[bytes, Pin] = {}
         address = self.storage.address
         # Past the storage: the server must not be asked where the nodes are at every move.
         self._servers: list[Any] = [Redis(host, port) for host, port in address.hosts]
@@ -63,19 +68,31 @@ class BullmqRig:
     def _age(self, ms: int) -> None:
         for server in self._servers:
             keys = list(server.scan_iter(self._pattern, 10_000, "string"))
-            lefts = [server.pttl(key) for key in keys]
-            for key, left in zip(keys, lefts, strict=True):
-                if left >= 0:
-                    self._pinned[key] = left = self._true_left(key, left) - ms
-                    _ = server.pexpire(key, left) if left > 0 else server.delete(key)
-        self._pinned_at = time.monotonic()
+            asked = time.monotonic()
+            with server.pipeline(transaction=False) as look, server.pipeline(False) as change:
+                for key in keys:
+                    look.pttl(key).get(key)
+                found = look.execute()
+                lefts: dict[bytes, tuple[int, bytes | None]] = {}
+                for key, left, value in zip(keys, found[::2], found[1::2], strict=True):
+                    if left >= 0:
+                        left = self._true_left(key, left, value, asked) - ms
+                        lefts[key] = left, value
+                        _ = change.pexpire(key, left) if left > 0 else change.delete(key)
+                change.execute()
+            now = time.monotonic()
+            self._pinned |= {key: Pin(*one, now) for key, one in lefts.items()}
 
-    def _true_left(self, key: bytes, left: int) -> int:
-        """What would be left of a TTL if no real time had passed; at most a little too short."""
-        passed = (time.monotonic() - self._pinned_at) * 1000
-        pinned = self._pinned.get(key)
-        untouched = pinned is not None and abs(pinned - passed - left) < JITTER_MS
-        return pinned if pinned is not None and untouched else left
+    def _true_left(self, key: bytes, left: int, value: bytes | None, asked: float) -> int:
+        """What would be left of a TTL if no real time had passed; at most a little too short.
+
+        A key that nobody touched has at most what it was given, less the time since then.
+        """
+        pin = self._pinned.get(key)
+        if pin is None or pin.value != value:
+            return left
+        untouched = left <= pin.left - (asked - pin.at) * 1000 + 1
+        return pin.left if untouched else left
 
     async def _settle(self) -> None:
         """Let calls under way get to where they block: their commands are answered before ours."""

@@ -36,6 +36,7 @@ _DEFAULT_CAP_MS: Final = int(HOUR * 1000)
 class Note(TypedDict):
     """What a lease must know of its job when it is settled."""
 
+    made_ms: int
     ats: int
     stc: int
     lifo: bool
@@ -267,7 +268,9 @@ def read_claimed(job_id: str, fields: Fields, token: str, now_ms: int) -> Claime
     spec = read_spec(job_id, fields, options)
     made = attempts_made(fields)
     started, stalls = number(fields, b"ats"), number(fields, b"stc")
+    created = number(fields, b"timestamp")
     note: Note = {
+        "made_ms": created,
         "ats": started,
         "stc": stalls,
         "lifo": spec.terms.lifo,
@@ -277,7 +280,6 @@ def read_claimed(job_id: str, fields: Fields, token: str, now_ms: int) -> Claime
         "stacks": _some(options.get("stackTraceLimit")),
         "prio": spec.terms.priority > 0,
     }
-    created = number(fields, b"timestamp")
     return Claimed(
         spec=spec,
         lease=Lease(job_id=job_id, token=token, attempt=made + 1, note=write_note(note)),
@@ -305,6 +307,7 @@ def read_note(lease: Lease) -> Note:
     except ValueError:
         pass
     return {
+        "made_ms": -1,
         "ats": -1,
         "stc": -1,
         "lifo": False,

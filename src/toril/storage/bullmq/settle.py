@@ -346,16 +346,18 @@ class Settle(Work):
         """Tell our own settle, repeated, from one that came too late.
 
         Only a stall takes a job from its owner, and each one is counted. So if none was, and the
-        job is no longer in the start that the lease is of, it was us.
+        job is no longer in the start that the lease is of, it was us; unless it is another job of
+        the same id by now, which was made at another time or has started less often.
         """
         doubts = [at for at, answer in enumerate(answers) if answer is None]
         if not doubts:
             return
         ids = [outcomes[at].lease.job_id for at in doubts]
         for at, fate in zip(doubts, await self.own("fate", queue, *ids), strict=True):
-            exists, started, stalls, active = fate
+            exists, started, stalls, active, made_ms = fate
             note = codec.read_note(outcomes[at].lease)
-            ours = stalls == note["stc"] and (started != note["ats"] or not active)
+            same = made_ms == note["made_ms"] and started >= note["ats"]
+            ours = same and stalls == note["stc"] and (started != note["ats"] or not active)
             answers[at] = GONE if not exists else DONE if ours else LOST
 
 
