@@ -84,6 +84,8 @@ class Dumper:
         names = [name for name in self._names(base) if not name.startswith(OURS)]
         for name, key in sorted((self.normal(name), base + name) for name in names):
             kind = _text(self._call("TYPE", key))
+            if kind == "stream" and not self._call("XLEN", key):
+                continue  # toril keeps the last number of a queue's events when it destroys them
             yield f"{name} ({kind}{self._expiry(key)})"
             for line in self._content(kind, name, key):
                 yield f"{name}    {line}"

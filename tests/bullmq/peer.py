@@ -21,7 +21,7 @@ Package = Literal["bullmq", "bullmq-next"]
 OLD: Final[Package] = "bullmq"
 NEXT: Final[Package] = "bullmq-next"
 
-LIMIT_S: Final = 60.0
+LIMIT_S: Final = 30.0
 
 
 class NodeError(Exception):
@@ -82,7 +82,8 @@ class Agent:
                 else:
                     answer.set_result(said["value"])
         for answer in self._waiting.values():
-            answer.set_exception(NodeError("the Node process ended"))
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(NodeError("the Node process ended"))
 
     def kill(self) -> None:
         """Let it die without a word, with everything it holds."""

@@ -15,6 +15,8 @@ from tests.bullmq.peer import Agent, NodeQueue
 
 LEASE_MS: Final = 30_000
 INTERVAL_MS: Final = 30_000
+WORKER: Final = "golden"
+"""The name of a worker that was given none: toril writes its id into the job then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +205,9 @@ class NodeSide:
         worker: str | None = None,
         child: bool = False,
     ) -> list[str]:
-        options: dict[str, Any] = {"lockDuration": LEASE_MS}
+        options: dict[str, Any] = {"lockDuration": LEASE_MS, "name": worker or WORKER}
         if rate is not None:
             options["limiter"] = {"max": rate[0], "duration": rate[1]}
-        if worker is not None:
-            options["name"] = worker
         node = self._node.of(self.lab.child_queue) if child else self._node
         found = []
         for _ in range(count):

@@ -38,8 +38,9 @@ async def test_node_finishes_what_toril_left(pair: Pair) -> None:
 
 async def test_toril_finishes_what_a_killed_node_left(pair: Pair, server: Server) -> None:
     doomed = Agent.start(server.port)
-    await NodeQueue(doomed, pair.lab.queue).add("job", 1, jobId="a")
-    worker = await NodeQueue(doomed, pair.lab.queue).work("hang", options={"lockDuration": 1000})
+    queue = NodeQueue(doomed, pair.lab.queue)
+    await queue.add("job", 1, jobId="a")
+    worker = await queue.work("hang", options=QUICK)
     await worker.started(1)
     doomed.kill()
     pair.lab.lapse("a")

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from uuid import uuid4
 
 from tests.bullmq.options import TermsGiven, terms_of
-from tests.bullmq.sides import INTERVAL_MS, LEASE_MS, Lab, New, json_text, stack_of
+from tests.bullmq.sides import INTERVAL_MS, LEASE_MS, WORKER, Lab, New, json_text, stack_of
 from toril import Queue
 from toril.errors import PermanentError
 from toril.job import JobSpec
@@ -66,7 +66,7 @@ class TorilSide:
     ) -> list[str]:
         claim = Claim(
             token=str(uuid4()),
-            worker_id="golden",
+            worker_id=WORKER,
             count=count,
             lease_ms=LEASE_MS,
             rate=None if rate is None else Rate(max=rate[0], duration_ms=rate[1]),

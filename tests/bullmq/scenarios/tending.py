@@ -75,14 +75,6 @@ async def waiting_jobs_are_cleaned(q: Side) -> None:
 
 
 @scenario
-async def active_jobs_without_a_lease_are_cleaned(q: Side) -> None:
-    await q.add_many([New("a"), New("b")])
-    await q.claim(2)
-    q.lab.lapse("a")
-    await q.clean("active")
-
-
-@scenario
 async def some_completed_jobs_are_cleaned(q: Side) -> None:
     for job_id in "abc":
         await q.add(job_id)
