@@ -37,6 +37,7 @@ local function drop(id)
     prev = call('HEXISTS', base .. 'meta', 'paused') == 1 and 'paused' or 'wait'
   end
   out_of_line(id, state)
+  free_key(id)
   forget(id)
   if mode ~= 'remove' then tell('cancelled', 'jobId', id, 'prev', prev) end
   tell('removed', 'jobId', id, 'prev', prev)

@@ -79,12 +79,16 @@ local function out_of_line(id, state)
   end
 end
 
-local function forget(id)
-  local job = base .. id
-  local dedup = call('HGET', job, 'deid')
+local function free_key(id)
+  local dedup = call('HGET', base .. id, 'deid')
   if dedup and call('GET', base .. 'de:' .. dedup) == id then
     call('DEL', base .. 'de:' .. dedup)
   end
+end
+
+-- A dedup key with a time outlives its job, unless `free_key` comes first.
+local function forget(id)
+  local job = base .. id
   call('ZREM', base .. 'toril-ttl', id)
   call('DEL', job, job .. ':logs')
 end
