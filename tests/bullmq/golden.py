@@ -17,11 +17,14 @@ from toril.storage.bullmq import BullmqStorage
 async def play(name: str, make: Callable[[Lab], Side], agent: Agent, port: int) -> Dump:
     """Play a scenario on a queue of its own; show every key it left."""
     lab = Lab(agent, port, f"golden-{ulid()}")
-    dumper = Dumper(port, int(time.time() * 1000))
+    # A little before the first step, so that clocks that differ by milliseconds do not matter.
+    dumper = Dumper(port, int(time.time() * 1000) - 2000)
+    side = make(lab)
     try:
-        await SCENARIOS[name](make(lab))
+        await SCENARIOS[name](side)
         return dumper.dump(lab.queue, lab.child_queue)
     finally:
+        await side.close()
         dumper.close()
         lab.close()
 

@@ -116,6 +116,9 @@ class Side(Protocol):
     ) -> None:
         """Bound the whole queue; what is not given is lifted."""
 
+    async def close(self) -> None:
+        """Let go of what was opened."""
+
 
 class Lab:
     """What happens to a queue from outside, the same for both sides.
@@ -305,6 +308,9 @@ class NodeSide:
             await self._node.call("removeGlobalRateLimit")
         else:
             await self._node.call("setGlobalRateLimit", *rate)
+
+    async def close(self) -> None:
+        """Do nothing: the agent holds everything."""
 
 
 def stack_of(reason: str) -> str:
