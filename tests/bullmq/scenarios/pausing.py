@@ -80,6 +80,12 @@ async def a_paused_queue_is_paused_again(q: Side) -> None:
 
 
 @scenario
+async def a_running_queue_is_resumed(q: Side) -> None:
+    await q.add("a")
+    await q.resume()
+
+
+@scenario
 async def a_due_job_of_a_paused_queue(q: Side) -> None:
     await q.add("a", delay_ms=60_000)
     await q.pause()
