@@ -131,6 +131,7 @@ def scheduler_command(keys: Keys, run: Run) -> Command | None:
         "endDate": to_ms(run.repeat.get("endDate")),
     }
     options = {
+        "attempts": 0,
         **run.options,
         "repeat": repeat,
         "jobId": f"repeat:{run.key}:{next_ms}",

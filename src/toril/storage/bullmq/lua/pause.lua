@@ -5,7 +5,10 @@
 -- Events: paused, resumed
 local pausing = ARGV[2] == 'paused'
 local was = call('HEXISTS', base .. 'meta', 'paused') == 1
-if was == pausing then return 0 end
+if was == pausing then
+  if ARGV[3] ~= '1' then call('XADD', base .. 'events', '*', 'event', ARGV[2]) end
+  return 0
+end
 local from, to = base .. 'paused', base .. 'wait'
 if pausing then from, to = to, from end
 if call('EXISTS', to) == 0 then

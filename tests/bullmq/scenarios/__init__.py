@@ -1,0 +1,18 @@
+"""Scenarios both sides play: what they leave behind must be the same."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from tests.bullmq.scenarios.registry import REGISTRY, Scenario
+
+_MODULES: Final = (
+    "adding", "dedup", "working", "retrying", "notes", "keeping",
+    "pausing", "tending", "editing", "stalling", "limiting", "flowing", "scheduling", "values",
+)  # fmt: skip
+
+for _module in _MODULES:
+    import_module(f"tests.bullmq.scenarios.{_module}")
+
+SCENARIOS: Final[dict[str, Scenario]] = dict(REGISTRY)
