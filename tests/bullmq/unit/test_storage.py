@@ -10,7 +10,7 @@ from tests.resp.proxy import Proxy
 from tests.servers import Server
 from toril.errors import StorageError
 from toril.ids import ulid
-from toril.job import KEEP_NONE, Keep, State, Terms
+from toril.job import KEEP_ALL, KEEP_NONE, Keep, State, Terms
 from toril.outcome import DONE, Completed
 from toril.storage import open_storage
 from toril.storage.bullmq import BullmqStorage
@@ -25,9 +25,11 @@ class LiveRig(MemoryRig):
         self.storage = storage  # type: ignore[assignment]
 
 
-async def bench_on(url: str, **options: bool | Keep) -> Bench:
+async def bench_on(url: str, *, batch: bool = True, keep_completed: Keep = KEEP_ALL) -> Bench:
     """Open a storage under a prefix of its own."""
-    storage = BullmqStorage(f"bullmq+{url}?prefix=u{ulid()}", **options)  # type: ignore[arg-type]
+    storage = BullmqStorage(
+        f"bullmq+{url}?prefix=u{ulid()}", batch=batch, keep_completed=keep_completed
+    )
     await storage.open()
     rig: Rig = LiveRig(storage)
     return Bench(rig)
