@@ -13,6 +13,7 @@ from toril.job import KEEP_ALL, KEEP_NONE, Dedup, JobSpec, Keep, State, Terms
 from toril.outcome import CANCELLED, Failure, Lease
 from toril.retry import Backoff
 from toril.storage.bullmq import codec
+from toril.storage.bullmq.leases import read_note
 
 
 def fields(options: object, **more: bytes) -> dict[bytes, bytes]:
@@ -131,13 +132,13 @@ def test_a_claimed_job_carries_what_its_settle_needs() -> None:
     )
     job = codec.read_claimed("a", wire, "t:1", 5000)
     assert (job.lease.attempt, job.started, job.stalls, job.age_ms) == (2, 2, 1, 4000)
-    note = codec.read_note(job.lease)
+    note = read_note(job.lease)
     assert (note["ats"], note["stc"], note["keep_completed"], note["stacks"]) == (2, 1, True, 2)
 
 
 @pytest.mark.parametrize("text", ["", "foreign", "{}", "[1,2]", "7"])
 def test_a_foreign_note_is_read_as_saying_nothing(text: str) -> None:
-    note = codec.read_note(Lease(job_id="a", token="t", attempt=1, note=text))
+    note = read_note(Lease(job_id="a", token="t", attempt=1, note=text))
     assert (note["ats"], note["keep_completed"], note["ttl_ms"]) == (-1, None, None)
 
 

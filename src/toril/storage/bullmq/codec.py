@@ -12,7 +12,7 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypedDict, TypeGuard, cast
+from typing import Any, Final, TypeGuard, cast
 
 import msgpack
 
@@ -20,6 +20,7 @@ from toril.errors import InvalidInput
 from toril.job import KEEP_ALL, KEEP_NONE, Dedup, JobRecord, JobSpec, Keep, State, Terms
 from toril.outcome import CANCELLED, Failure, Lease
 from toril.retry import HOUR, Backoff
+from toril.storage.bullmq.leases import Note, write_note
 from toril.storage.protocol import Claimed
 
 Fields = Mapping[bytes, bytes]
@@ -31,21 +32,6 @@ CANCELLED_TEXT: Final = b"cancelled while it ran; its worker is gone"
 KIND: Final = "toril-kind"
 _PRIVATE: Final = "toril"
 _DEFAULT_CAP_MS: Final = int(HOUR * 1000)
-
-
-class Note(TypedDict):
-    """What a lease must know of its job when it is settled."""
-
-    made_ms: int
-    ats: int
-    stc: int
-    lifo: bool
-    keep_completed: object
-    keep_failed: object
-    ttl_ms: int | None
-    stacks: int | None
-    attempts: int | None
-    """Set for a parent that a child fails: Node then goes by the number of its attempts."""
 
 
 def pack(value: object) -> bytes:
@@ -291,33 +277,6 @@ def read_claimed(job_id: str, fields: Fields, token: str, now_ms: int) -> Claime
         stalls=stalls,
         doom=_read_doom(fields),
     )
-
-
-def write_note(note: Note) -> str:
-    """Write a note as a short JSON list."""
-    return dumps(list(note.values()))
-
-
-def read_note(lease: Lease) -> Note:
-    """Read a lease's note; a foreign one says as little as possible."""
-    try:
-        values = json.loads(lease.note)
-        names = Note.__annotations__
-        if isinstance(values, list) and len(values) == len(names):
-            return cast("Note", dict(zip(names, values, strict=True)))
-    except ValueError:
-        pass
-    return {
-        "made_ms": -1,
-        "ats": -1,
-        "stc": -1,
-        "lifo": False,
-        "keep_completed": None,
-        "keep_failed": None,
-        "ttl_ms": None,
-        "stacks": None,
-        "attempts": None,
-    }
 
 
 def _is_childs_fault(fields: Fields) -> bool:

@@ -25,6 +25,7 @@ from toril.outcome import (
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import Code, text_of
 from toril.storage.bullmq.keys import Keys
+from toril.storage.bullmq.leases import Note, read_note
 from toril.storage.bullmq.link import ENDING_KEPT_MS, chunks
 from toril.storage.bullmq.scripts import Command, call, check_token
 from toril.storage.bullmq.work import (
@@ -114,7 +115,7 @@ class Settle(Work):
         """Make of a completion what the batch script takes; None for what it does not do."""
         if not isinstance(outcome, Completed):
             return None
-        note = codec.read_note(outcome.lease)
+        note = read_note(outcome.lease)
         keep = self._keep_jobs(note, done=True)
         if keep not in ({"count": -1}, {"count": 0}):
             return None
@@ -162,7 +163,7 @@ class Settle(Work):
         """
         tokens = [outcome.lease.token for outcome in outcomes]
         await self.recall(queue, refill, catch, tokens)
-        held = {(o.lease.job_id, codec.read_note(o.lease)["ats"]) for o in outcomes}
+        held = {(o.lease.job_id, read_note(o.lease)["ats"]) for o in outcomes}
         catch.jobs = [job for job in catch.jobs if (job.spec.id, job.started) not in held]
 
     async def _stacks(
@@ -218,7 +219,7 @@ class Settle(Work):
         """Let the result's keep time and the ending for a waiting caller be written along."""
         if not isinstance(outcome, Completed | Failed):
             return
-        note = codec.read_note(outcome.lease)
+        note = read_note(outcome.lease)
         done = isinstance(outcome, Completed)
         kept = self._keep_jobs(note, done) == {"count": -1}
         ttl_ms = note["ttl_ms"]
@@ -258,7 +259,7 @@ class Settle(Work):
                 return self._finish(keys, lease, "completed", value, 1, b"", fetch, now_ms)
             case Failed(failure=failure):
                 fields = _failure_fields(lease, failure, stacks)
-                limit = codec.read_note(lease)["attempts"]
+                limit = read_note(lease)["attempts"]
                 attempts = 1 if outcome.exhausted else _MANY if limit is None else limit
                 reason = codec.clean(failure.reason)
                 return self._finish(keys, lease, "failed", reason, attempts, fields, fetch, now_ms)
@@ -266,7 +267,7 @@ class Settle(Work):
                 fields = _failure_fields(lease, failure, stacks)
                 if outcome.delay_ms > 0:
                     return _delay(keys, lease, outcome.delay_ms, "0", fields, now_ms)
-                push = "RPUSH" if codec.read_note(lease)["lifo"] else "LPUSH"
+                push = "RPUSH" if read_note(lease)["lifo"] else "LPUSH"
                 args = (keys.base, now_ms, push, lease.job_id, token, fields)
                 return call("retryJob", keys, *args, job_id=lease.job_id)
             case Postponed():
@@ -278,7 +279,7 @@ class Settle(Work):
             case _:
                 assert_never(outcome)
 
-    def _keep_jobs(self, note: codec.Note, done: bool) -> dict[str, Any]:
+    def _keep_jobs(self, note: Note, done: bool) -> dict[str, Any]:
         """How a finished job is kept: its own option, else the storage's."""
         option = note["keep_completed"] if done else note["keep_failed"]
         if option is None:
@@ -300,7 +301,7 @@ class Settle(Work):
         done = target == "completed"
         options: dict[str, object] = {
             "token": lease.token,
-            "keepJobs": self._keep_jobs(codec.read_note(lease), done),
+            "keepJobs": self._keep_jobs(read_note(lease), done),
             "attempts": attempts,
             "maxMetricsSize": "",
             "lockDuration": _NO_LEASE_MS,
@@ -345,7 +346,7 @@ class Settle(Work):
         ids = [outcomes[at].lease.job_id for at in doubts]
         for at, fate in zip(doubts, await self.own("fate", queue, *ids), strict=True):
             exists, started, stalls, active, made_ms = fate
-            note = codec.read_note(outcomes[at].lease)
+            note = read_note(outcomes[at].lease)
             same = made_ms == note["made_ms"] and started >= note["ats"]
             ours = same and stalls == note["stc"] and (started != note["ats"] or not active)
             answers[at] = GONE if not exists else DONE if ours else LOST
@@ -363,7 +364,7 @@ def _ending(outcome: Completed | Failed) -> bytes:
 
 
 def _failure_fields(lease: Lease, failure: Failure, stacks: dict[str, bytes | None]) -> bytes:
-    limit = codec.read_note(lease)["stacks"]
+    limit = read_note(lease)["stacks"]
     traces = codec.add_stack(stacks.get(lease.job_id), failure, limit)
     reason = codec.clean(failure.reason)
     return codec.pack(
