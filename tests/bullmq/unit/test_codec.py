@@ -14,6 +14,7 @@ from toril.outcome import CANCELLED, Failure, Lease
 from toril.retry import Backoff
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.leases import read_note
+from toril.storage.bullmq.terms import keep_jobs, keep_option
 
 
 def fields(options: object, **more: bytes) -> dict[bytes, bytes]:
@@ -69,7 +70,7 @@ def test_options_hold_text_only() -> None:
     ],
 )
 def test_keeping_is_said_in_nodes_words(keep: Keep, option: object) -> None:
-    assert codec.keep_option(keep) == option
+    assert keep_option(keep) == option
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_keeping_is_said_in_nodes_words(keep: Keep, option: object) -> None:
     ],
 )
 def test_keep_jobs_always_has_what_the_script_dies_without(option: object, wire: object) -> None:
-    assert codec.keep_jobs(option) == wire
+    assert keep_jobs(option) == wire
 
 
 @pytest.mark.parametrize(

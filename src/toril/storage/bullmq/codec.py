@@ -9,29 +9,24 @@ cannot make sense of is as good as none.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any, Final, TypeGuard, cast
+from typing import Final, cast
 
 import msgpack
 
 from toril.errors import InvalidInput
-from toril.job import KEEP_ALL, KEEP_NONE, Dedup, JobRecord, JobSpec, Keep, State, Terms
+from toril.job import JobRecord, JobSpec, State
 from toril.outcome import CANCELLED, Failure, Lease
-from toril.retry import HOUR, Backoff
 from toril.storage.bullmq.leases import Note, write_note
+from toril.storage.bullmq.terms import PRIVATE, Options, read_terms, some, whole, write_terms
 from toril.storage.protocol import Claimed
 
 Fields = Mapping[bytes, bytes]
-Options = dict[str, Any]
 
 STATES: Final = {state.value.encode(): state for state in State}
 STALLED_TEXT: Final = b"job stalled more than allowable limit"
 CANCELLED_TEXT: Final = b"cancelled while it ran; its worker is gone"
 KIND: Final = "toril-kind"
-_PRIVATE: Final = "toril"
-_DEFAULT_CAP_MS: Final = int(HOUR * 1000)
 
 
 def pack(value: object) -> bytes:
@@ -60,93 +55,15 @@ def fields_of(flat: Sequence[bytes]) -> dict[bytes, bytes]:
 
 def options_of(spec: JobSpec) -> Options:
     """The options of a job as Node would pack them."""
-    options: Options = {**_shared_options(spec.terms), "jobId": spec.id}
-    private = dict(cast("Options", options.get(_PRIVATE, {})))
+    options: Options = {**write_terms(spec.terms), "jobId": spec.id}
+    private = dict(cast("Options", options.get(PRIVATE, {})))
     if spec.origin:
         private["o"] = spec.origin
     if spec.reply:
         private["w"] = 1
     if private:
-        options[_PRIVATE] = private
+        options[PRIVATE] = private
     return options
-
-
-@lru_cache(maxsize=1024)
-def _shared_options(terms: Terms) -> Options:
-    options: Options = {"attempts": terms.attempts, "kl": terms.keep_logs}
-    if terms.delay_ms:
-        options["delay"] = terms.delay_ms
-    if terms.priority:
-        options["priority"] = terms.priority
-    if terms.lifo:
-        options["lifo"] = True
-    if terms.backoff is not None:
-        options["backoff"] = _backoff_option(terms.backoff)
-    for name, keep in (
-        ("removeOnComplete", terms.keep_completed),
-        ("removeOnFail", terms.keep_failed),
-    ):
-        if keep != KEEP_ALL:
-            options[name] = keep_option(keep)
-    if terms.dedup is not None:
-        options["de"] = _dedup_option(terms.dedup)
-    private = {
-        letter: value
-        for letter, value in (
-            ("t", terms.timeout_ms),
-            ("x", terms.expires_ms),
-            ("r", terms.result_ttl_ms),
-            ("c", terms.correlation_id),
-        )
-        if value is not None
-    }
-    if private:
-        options[_PRIVATE] = private
-    return options
-
-
-def _backoff_option(backoff: Backoff) -> Options:
-    option: Options = {"type": backoff.kind, "delay": backoff.delay_ms}
-    if backoff.jitter:
-        option["jitter"] = backoff.jitter
-    if backoff.max_delay_ms != max(_DEFAULT_CAP_MS, backoff.delay_ms):
-        option["maxDelay"] = backoff.max_delay_ms
-    return option
-
-
-def _dedup_option(dedup: Dedup) -> Options:
-    option: Options = {"id": dedup.key}
-    if dedup.ttl_ms is not None:
-        option["ttl"] = dedup.ttl_ms
-    if dedup.extend:
-        option["extend"] = True
-    if dedup.replace:
-        option["replace"] = True
-    return option
-
-
-def keep_option(keep: Keep) -> object:
-    """How finished jobs are kept, as Node's removeOnComplete says it: true keeps none."""
-    if keep.age is None:
-        return False if keep.count is None else keep.count or True
-    # BullMQ keeps this age in whole seconds; never keep shorter than asked.
-    option: Options = {"age": -(-(keep.age_ms or 0) // 1000)}
-    if keep.count is not None:
-        option["count"] = keep.count
-    return option
-
-
-def keep_jobs(option: object) -> Options:
-    """The `keepJobs` of moveToFinished for a job's option; `count` is always there."""
-    if option is True:
-        return {"count": 0}
-    if isinstance(option, int) and not isinstance(option, bool):
-        return {"count": option}
-    if isinstance(option, dict):
-        kept = {name: option[name] for name in ("age", "count") if _is_number(option.get(name))}
-        if kept:
-            return kept
-    return {"count": -1}
 
 
 def check_payload(what: str, payload: bytes) -> str:
@@ -173,80 +90,16 @@ def read_options(fields: Fields) -> Options:
 
 def read_spec(job_id: str, fields: Fields, options: Options) -> JobSpec:
     """Make a spec from a job's hash."""
-    private = _dict(options.get(_PRIVATE))
+    private = _dict(options.get(PRIVATE))
     origin = private.get("o")
     return JobSpec(
         id=job_id,
         name=_text(fields.get(b"name", b"")),
         payload=fields.get(b"data", b"{}"),
-        terms=_read_terms(fields, options, private),
+        terms=read_terms(number(fields, b"priority"), options, private),
         origin=origin if isinstance(origin, str) else "",
         reply=bool(private.get("w")) or b"toril-w" in fields,
     )
-
-
-def _read_terms(fields: Fields, options: Options, private: Options) -> Terms:
-    correlation = private.get("c")
-    return Terms(
-        delay_ms=_whole(options.get("delay")),
-        priority=number(fields, b"priority"),
-        lifo=bool(options.get("lifo")),
-        attempts=max(1, _whole(options.get("attempts"))),
-        backoff=_read_backoff(options.get("backoff")),
-        keep_completed=_read_keep(options.get("removeOnComplete")),
-        keep_failed=_read_keep(options.get("removeOnFail")),
-        result_ttl_ms=_some(private.get("r")),
-        timeout_ms=_some(private.get("t")),
-        expires_ms=_some(private.get("x")),
-        dedup=_read_dedup(options.get("de")),
-        keep_logs=_whole(options.get("kl", 1000)),
-        correlation_id=correlation if isinstance(correlation, str) else None,
-    )
-
-
-def _read_backoff(option: object) -> Backoff | None:
-    if _is_number(option):
-        option = {"type": "fixed", "delay": option}
-    if not isinstance(option, dict) or not isinstance(option.get("type"), str):
-        return None
-    kind, delay = option["type"], _whole(option.get("delay")) / 1000
-    cap = option.get("maxDelay")
-    jitter = option.get("jitter", 0)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a long delay is for its producer to be warned of
-            if kind not in ("fixed", "exponential"):
-                return Backoff.custom(kind, delay)
-            max_delay = cap / 1000 if _is_number(cap) else None
-            return Backoff(kind, delay, max_delay, jitter if _is_number(jitter) else 0.0)
-    except InvalidInput:
-        return None
-
-
-def _read_keep(option: object) -> Keep:
-    if option is True:
-        return KEEP_NONE
-    if isinstance(option, int) and not isinstance(option, bool) and option >= 0:
-        return Keep(count=option)
-    if isinstance(option, dict):
-        count, age = option.get("count"), option.get("age")
-        return Keep(
-            count=int(count) if _is_number(count) and count >= 0 else None,
-            age=age if _is_number(age) and age > 0 else None,
-        )
-    return KEEP_ALL
-
-
-def _read_dedup(option: object) -> Dedup | None:
-    if not isinstance(option, dict) or not isinstance(option.get("id"), str):
-        return None
-    ttl = option.get("ttl")
-    ttl_s = ttl / 1000 if _is_number(ttl) and ttl > 0 else None
-    extend = bool(option.get("extend")) and ttl_s is not None
-    try:
-        return Dedup(option["id"], ttl_s, extend, bool(option.get("replace")))
-    except InvalidInput:
-        return None
 
 
 def read_claimed(job_id: str, fields: Fields, token: str, now_ms: int) -> Claimed:
@@ -264,8 +117,8 @@ def read_claimed(job_id: str, fields: Fields, token: str, now_ms: int) -> Claime
         "keep_completed": options.get("removeOnComplete"),
         "keep_failed": options.get("removeOnFail"),
         "ttl_ms": spec.terms.result_ttl_ms,
-        "stacks": _some(options.get("stackTraceLimit")),
-        "attempts": _whole(options.get("attempts")) if _is_childs_fault(fields) else None,
+        "stacks": some(options.get("stackTraceLimit")),
+        "attempts": whole(options.get("attempts")) if _is_childs_fault(fields) else None,
     }
     return Claimed(
         spec=spec,
@@ -367,18 +220,6 @@ def number(fields: Fields, name: bytes) -> int:
         return int(float(fields.get(name, b"0")))
     except ValueError:
         return 0
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _whole(value: object) -> int:
-    return max(0, int(value)) if _is_number(value) else 0
-
-
-def _some(value: object) -> int | None:
-    return _whole(value) if _is_number(value) else None
 
 
 def _dict(value: object) -> Options:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TypedDict, cast
+from typing import Final, TypedDict, cast
 
 from toril.outcome import Lease
+
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Note(TypedDict):
@@ -25,7 +27,7 @@ class Note(TypedDict):
 
 def write_note(note: Note) -> str:
     """Write a note as a short JSON list."""
-    return json.dumps(list(note.values()), separators=(",", ":"))
+    return _encode(list(note.values()))
 
 
 def read_note(lease: Lease) -> Note:

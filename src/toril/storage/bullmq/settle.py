@@ -28,6 +28,7 @@ from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.leases import Note, read_note
 from toril.storage.bullmq.link import ENDING_KEPT_MS, chunks
 from toril.storage.bullmq.scripts import Command, call, check_token
+from toril.storage.bullmq.terms import keep_jobs, keep_option
 from toril.storage.bullmq.work import (
     Catch,
     Ended,
@@ -283,8 +284,8 @@ class Settle(Work):
         """How a finished job is kept: its own option, else the storage's."""
         option = note["keep_completed"] if done else note["keep_failed"]
         if option is None:
-            option = codec.keep_option(self.keep_completed if done else self.keep_failed)
-        return codec.keep_jobs(option)
+            option = keep_option(self.keep_completed if done else self.keep_failed)
+        return keep_jobs(option)
 
     def _finish(
         self,
