@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from tests.resp.proxy import Proxy
-from tests.servers import Server
+from tests.servers import Server, valkey_binary
 from toril.errors import StorageError
 from toril.ids import ulid
 from toril.job import KEEP_ALL, KEEP_NONE, Keep, State, Terms
@@ -184,3 +185,46 @@ async def test_an_ending_is_heard_in_the_noise_of_many_others(bench: Bench) -> N
         await bench.add(*(f"noise-{number}-{part}" for part in range(50)))
     (ending,) = await asyncio.wait_for(task, 10)
     assert ending.result == b'"heard"'
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "bullmq+redis://localhost",
+        "bullmq+rediss://user:secret@localhost:6380/2",
+        "bullmq+unix:///tmp/x.sock",
+        "bullmq+redis+cluster://a:1,b:2",
+        "bullmq+redis+sentinel://a:1,b:2/mymaster",
+        "bullmq+embedded:",
+    ],
+)
+def test_every_kind_of_server_opens_by_url(url: str) -> None:
+    storage = open_storage(url)
+    assert isinstance(storage, BullmqStorage)
+    assert "secret" not in storage.url
+
+
+async def test_an_embedded_server_holds_queues_that_node_could_open(tmp_path: Path) -> None:
+    storage = BullmqStorage(f"bullmq+embedded:{tmp_path}/data")
+    await storage.open()
+    bench = Bench(LiveRig(storage))
+    await bench.run("a", result=b'"done"')
+    key = "bull:{checks}:completed"
+    assert await storage.client.call(key, "ZCARD", key) == 1
+    await storage.close()
+
+
+async def test_a_durable_storage_answers_when_the_job_is_on_disk() -> None:
+    with Server(valkey_binary(), "--appendonly", "yes") as server:
+        storage = BullmqStorage(f"bullmq+{server.url}?durability=local")
+        await storage.open()
+        bench = Bench(LiveRig(storage))
+        await bench.add("a")
+        job = await bench.take()
+        assert await bench.answer(Completed(lease=job.lease, result=b'"kept"')) == DONE
+        await storage.close()
+        server.kill()
+        server.start()
+        await storage.open()
+        assert (await bench.known("a")).result == b'"kept"'
+        await storage.close()
