@@ -52,7 +52,7 @@ class Plan:
     now_ms: int
     commands: list[Command] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
-    fetches: list[bool] = field(default_factory=list)
+    fetches: set[int] = field(default_factory=set)
     tokens: list[tuple[int, str]] = field(default_factory=list)
     whole: bool = False
 
@@ -151,9 +151,11 @@ class Settle(Work):
             return []
         replies = await self._send(queue, plan, once=refill is not None)
         answers = [
-            self._read(replies[place], outcome, fetched, catch, plan.now_ms)
-            for outcome, place, fetched in zip(outcomes, plan.places, plan.fetches, strict=True)
+            self._read(replies[place], outcome, catch, plan.now_ms)
+            for outcome, place in zip(outcomes, plan.places, strict=True)
         ]
+        # 0 instead of a job: there was none to fetch.
+        catch.empty |= any(replies[place] == 0 for place in plan.fetches)
         for place, token in plan.tokens:
             catch.take(replies[place], token, plan.now_ms)
         await self._judge(queue, outcomes, answers)
@@ -195,15 +197,18 @@ class Settle(Work):
         refill: Claim | None,
         catch: Catch,
     ) -> Plan:
-        plan = Plan(now_ms=await self.now())
+        plan = Plan(now_ms=await self.now(), places=[0] * len(outcomes))
         want = 0 if refill is None else refill.count - len(catch.jobs)
         released = False
-        for outcome in outcomes:
+        # Jobs that go back in line first: what is fetched for the others may be one of them.
+        for at in sorted(range(len(outcomes)), key=lambda at: _is_end(outcomes[at])):
+            outcome = outcomes[at]
             await self._plan_end(plan, queue, outcome)
-            fetch = want > 0 and isinstance(outcome, Completed | Failed)
+            fetch = want > 0 and _is_end(outcome)
             want -= fetch
-            plan.fetches.append(fetch)
-            plan.places.append(len(plan.commands))
+            plan.places[at] = len(plan.commands)
+            if fetch:
+                plan.fetches.add(len(plan.commands))
             plan.commands.append(
                 self._command(keys, outcome, stacks, refill if fetch else None, plan.now_ms)
             )
@@ -324,15 +329,12 @@ class Settle(Work):
         )
 
     @staticmethod
-    def _read(
-        reply: Any, outcome: Outcome, fetched: bool, catch: Catch, now_ms: int
-    ) -> Answer | None:
+    def _read(reply: Any, outcome: Outcome, catch: Catch, now_ms: int) -> Answer | None:
         """Read the reply to one outcome; None where it takes another look."""
         if isinstance(reply, list):
             catch.take(reply, outcome.lease.token, now_ms)
             return DONE
         if reply >= 0:
-            catch.empty |= fetched
             return DONE
         if reply == Code.JOB_MISSING:
             return GONE
@@ -359,6 +361,10 @@ class Settle(Work):
             same = made_ms == note["made_ms"] and started >= note["ats"]
             ours = same and stalls == note["stc"] and (started != note["ats"] or not active)
             answers[at] = GONE if not exists else DONE if ours else LOST
+
+
+def _is_end(outcome: Outcome) -> bool:
+    return isinstance(outcome, Completed | Failed)
 
 
 def _ending(outcome: Completed | Failed) -> bytes:
