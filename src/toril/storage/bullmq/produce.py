@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any, Final, cast
 
 import msgpack
@@ -39,61 +40,54 @@ class Produce(Link):
         keys = await self.meet(queue)
         for spec in jobs:
             codec.check_payload(f"data of job {spec.id!r}", spec.payload)
-        receipts: list[Receipt | None] = [None] * len(jobs)
-        if self.batch:
-            receipts = await self._add_plain(queue, jobs)
-        rest = [at for at, receipt in enumerate(receipts) if receipt is None]
-        for some in chunks(rest, _ADDED_AT_ONCE):
-            added = await self._add_one_by_one(keys, queue, [jobs[at] for at in some])
-            for at, receipt in zip(some, added, strict=True):
-                receipts[at] = receipt
+        receipts: list[Receipt] = []
+        for some in chunks(jobs, _ADDED_AT_ONCE):
+            receipts += await self._add(keys, queue, some)
         if jobs:
             await self.secure(queue)
-        return [receipt for receipt in receipts if receipt is not None]
-
-    async def _add_plain(self, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt | None]:
-        """Add the plain ones among jobs; None for each that is left to the official scripts."""
-        receipts: list[Receipt | None] = [None] * len(jobs)
-        plain = [at for at, spec in enumerate(jobs) if _is_plain(spec)]
-        groups = list(chunks(plain, _BATCH))
-        commands = [
-            await self.own_command("add", queue, *_added(jobs[at] for at in group))
-            for group in groups
-        ]
-        if not commands:
-            return receipts
-        for group, flags in zip(groups, await self.pipe(queue, commands), strict=True):
-            for at, flag in zip(group, flags.decode(), strict=True):
-                if flag == "1":
-                    receipts[at] = Receipt(id=jobs[at].id, created=True, state=State.WAITING)
         return receipts
 
-    async def _add_one_by_one(
-        self, keys: Keys, queue: str, jobs: Sequence[JobSpec]
-    ) -> list[Receipt]:
-        """Add jobs by the official scripts, each in a transaction with the question who has its id.
-
-        One pipeline may hold many transactions; each stands for itself.
-        """
-        now = await self.now()
+    async def _add(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
+        """Add jobs in one pipeline, in their order: plain ones together, the others one by one."""
         commands: list[Command] = []
-        for spec in jobs:
-            dedup = spec.terms.dedup
-            commands += [
-                ("MULTI",),
-                await self.own_command(
-                    "ready",
-                    queue,
-                    *(spec.id, spec.origin, int(spec.requeue_failed)),
-                    "" if dedup is None else dedup.key,
-                ),
-                add_command(keys, spec, now),
-                ("EXEC",),
-            ]
+        places: list[tuple[int, int]] = []
+        for is_plain, group in groupby(jobs, lambda spec: self.batch and _is_plain(spec)):
+            for some in chunks(list(group), _BATCH if is_plain else 1):
+                if is_plain:
+                    commands.append(await self.own_command("add", queue, *_added(some)))
+                else:
+                    commands += await self._transaction(keys, queue, some[0])
+                places += [(len(commands) - 1, at) for at in range(len(some))]
         replies = await self.pipe(queue, commands)
         return [
-            await self._receipt(queue, spec, *cast("list[Any]", replies[4 * at + 3]))
-            for at, spec in enumerate(jobs)
+            await self._read_added(keys, queue, spec, replies[place], at)
+            for spec, (place, at) in zip(jobs, places, strict=True)
+        ]
+
+    async def _read_added(
+        self, keys: Keys, queue: str, spec: JobSpec, reply: Any, at: int
+    ) -> Receipt:
+        if isinstance(reply, list):
+            return await self._receipt(queue, spec, *reply)
+        if reply[at : at + 1] == b"1":
+            return Receipt(id=spec.id, created=True, state=State.WAITING)
+        # The batch script left it: a taken id, or a queue that is paused or bounded.
+        replies = await self.pipe(queue, await self._transaction(keys, queue, spec))
+        return await self._receipt(queue, spec, *replies[-1])
+
+    async def _transaction(self, keys: Keys, queue: str, spec: JobSpec) -> list[Command]:
+        """Write the commands that ask who has an id and add the job by the official script."""
+        dedup = spec.terms.dedup
+        return [
+            ("MULTI",),
+            await self.own_command(
+                "ready",
+                queue,
+                *(spec.id, spec.origin, int(spec.requeue_failed)),
+                "" if dedup is None else dedup.key,
+            ),
+            add_command(keys, spec, await self.now()),
+            ("EXEC",),
         ]
 
     async def _receipt(

@@ -82,46 +82,33 @@ class Settle(Work):
     ) -> list[Answer]:
         if refill is not None and self.know(refill.token):
             await self._recall_refill(queue, outcomes, refill, catch)
-        if not self.batch or (refill is not None and refill.rate is not None):
+        ended = [self._ended(outcome) for outcome in outcomes] if self.batch else [None]
+        plain = [one for one in ended if one is not None]
+        if len(plain) < len(ended) or (refill is not None and refill.rate is not None):
             return await self._settle_officially(queue, outcomes, refill, catch)
-        answers = await self._settle_plain(queue, outcomes, refill, catch)
-        rest = [at for at, answer in enumerate(answers) if answer is None]
+        await self._settle_plain(queue, plain, refill, catch)
+        left = [outcome for outcome, one in zip(outcomes, plain, strict=True) if not one.done]
         short = refill is not None and len(catch.jobs) < refill.count
-        if rest or (catch.rest and short):
-            left = [outcomes[at] for at in rest]
-            for at, answer in zip(
-                rest, await self._settle_officially(queue, left, refill, catch), strict=True
-            ):
-                answers[at] = answer
-        return [answer for answer in answers if answer is not None]
+        answers = [DONE] * (len(outcomes) - len(left))
+        if left or (catch.rest and short):
+            answers += await self._settle_officially(queue, left, refill, catch)
+        return answers
 
     async def _settle_plain(
-        self, queue: str, outcomes: Sequence[Outcome], refill: Claim | None, catch: Catch
-    ) -> list[Answer | None]:
-        """Settle the plain completions among outcomes; None for each that is left.
-
-        Jobs are fetched along only if nothing is left: what is ended officially must not come
-        after what is handed out for it.
-        """
-        answers: list[Answer | None] = [None] * len(outcomes)
-        plain: list[tuple[int, Ended]] = []
-        for at, outcome in enumerate(outcomes):
-            ended = self._ended(outcome)
-            if ended is not None:
-                plain.append((at, ended))
-        claim = refill if len(plain) == len(outcomes) else None
+        self, queue: str, ended: Sequence[Ended], refill: Claim | None, catch: Catch
+    ) -> None:
+        """Settle completions by the batch script, up to the first that it leaves."""
         more = False
-        for some in list(chunks(plain, _BATCH)) or [()]:
-            if some or claim is not None:
-                more = await self.finish(queue, [ended for _, ended in some], claim, catch)
-            for at, ended in some:
-                answers[at] = DONE if ended.done else None
-        if claim is None or None in answers:
-            catch.rest = refill is not None and len(catch.jobs) < refill.count
-        elif more and len(catch.jobs) < claim.count:
-            await self.fill(self.keys(queue), queue, claim, catch)
+        groups = list(chunks(ended, _BATCH)) or [()]
+        for number, some in enumerate(groups, 1):
+            if some or refill is not None:
+                most = _BATCH if number == len(groups) else len(some)
+                more = await self.finish(queue, some, refill, catch, most)
+            if not all(one.done for one in some):
+                return
+        if more and refill is not None and len(catch.jobs) < refill.count:
+            await self.fill(self.keys(queue), queue, refill, catch)
             catch.rest = False
-        return answers
 
     def _ended(self, outcome: Outcome) -> Ended | None:
         """Make of a completion what the batch script takes; None for what it does not do."""

@@ -32,11 +32,19 @@ class Tend(Link):
             raise InvalidOption("running jobs cannot be purged; cancel them, or destroy the queue")
         gone: list[str] = []
         for state in states:
-            containers = ("wait", "paused") if state is State.WAITING else (state.value,)
-            for container in containers:
+            for container in await self._containers(queue, state):
                 room = None if limit is None else limit - len(gone)
                 gone += await self._clean(queue, container, older_ms, room)
         return gone
+
+    async def _containers(self, queue: str, state: State) -> Sequence[str]:
+        """Where the jobs of a state are; both lists of the waiting hold some only beside 6.x."""
+        if state is not State.WAITING:
+            return (state.value,)
+        keys = self.keys(queue)
+        names = ("wait", "paused")
+        found = await self.pipe(queue, [("EXISTS", keys.of(name)) for name in names])
+        return [name for name, there in zip(names, found, strict=True) if there] or names[:1]
 
     async def _clean(
         self, queue: str, container: str, older_ms: int, limit: int | None

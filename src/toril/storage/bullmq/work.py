@@ -135,7 +135,12 @@ class Work(Repeats):
                 return
 
     async def finish(
-        self, queue: str, ended: Sequence[Ended], claim: Claim | None, catch: Catch
+        self,
+        queue: str,
+        ended: Sequence[Ended],
+        claim: Claim | None,
+        catch: Catch,
+        most: int = _GRANTED_AT_ONCE,
     ) -> bool:
         """Complete plain jobs and fetch plain ones; tell whether there may be more to fetch.
 
@@ -144,7 +149,7 @@ class Work(Repeats):
         want = 0
         stem = worker = ""
         if claim is not None:
-            want = min(max(0, claim.count - len(catch.jobs)), _GRANTED_AT_ONCE)
+            want = min(max(0, claim.count - len(catch.jobs)), most)
             stem, worker = f"{self.wire_token(claim.token)}.", codec.clean(worker_name(claim))
         now = await self.now()
         args: list[Argument] = [_NO_LEASE_MS if claim is None else claim.lease_ms, worker, stem]

@@ -1,6 +1,7 @@
 -- Complete plain jobs and hand out plain ones, as moveToFinished and moveToActive do one by one,
 -- if the queue is plain too: not paused, no bounds, no delayed job due, nobody with a priority
--- before the end of the line. What is not plain is left untouched for the official scripts.
+-- before the end of the line. From the first that is not plain, all is left untouched for the
+-- official scripts, so that things happen in the order in which they would do them.
 -- ARGV[2]  lease in ms      ARGV[3]  name of the worker
 -- ARGV[4]  stem of the tokens: the n-th job handed out gets the lock `<stem><n>`
 -- ARGV[5]  how many to hand out at most
@@ -17,9 +18,9 @@ local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'max')
 local plain = not attributes[1] and not attributes[2] and not attributes[3]
 local due = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 local next_due = due[2] and tonumber(due[2]) or -1
-local open = plain and not (next_due >= 0 and next_due < (now + 1) * 0x1000)
-local fetching = open
-local more = want > 0 and not open
+if want > 0 and next_due >= 0 and next_due < (now + 1) * 0x1000 then plain = false end
+local open = plain
+local more = want > 0 and not plain
 
 local function is_drained()
   return call('LLEN', wait) == 0 and call('LLEN', active) == 0 and call('ZCARD', prioritized) == 0
@@ -73,16 +74,17 @@ end
 
 if plain and #ARGV > 6 then call('XTRIM', events, 'MAXLEN', '~', max_events()) end
 for at = 7, #ARGV, 6 do
-  local done = plain and complete(unpack(ARGV, at, at + 5))
-  if done then
-    local asked = fetching and #found < want
+  plain = plain and complete(unpack(ARGV, at, at + 5))
+  if plain then
+    local asked = #found < want
     if asked and open then open = hand_out() end
     -- One who asks for a job, and gets it or hears of a delayed one, looks no further.
     if not (asked and (open or more or next_due >= 0)) and is_drained() then
       call('XADD', events, '*', 'event', 'drained')
     end
   end
-  flags[#flags + 1] = done and '1' or '0'
+  flags[#flags + 1] = plain and '1' or '0'
 end
-while open and #found < want do open = hand_out() end
+if not plain then more = #found < want end
+while plain and open and #found < want do open = hand_out() end
 return {table.concat(flags), more and 1 or 0, math.floor(next_due / 0x1000), unpack(found)}

@@ -1,14 +1,10 @@
 -- Stop or resume the handing out of jobs. The official script renames one list over the other
 -- and so loses jobs that a 6.x client put there; this one merges.
 -- ARGV[2]  'paused' or 'resumed'      ARGV[3]  '1': tell nobody
--- Returns 1 if anything changed
+-- Returns 1 if the queue was not so before
 -- Events: paused, resumed
 local pausing = ARGV[2] == 'paused'
 local was = call('HEXISTS', base .. 'meta', 'paused') == 1
-if was == pausing then
-  if ARGV[3] ~= '1' then call('XADD', base .. 'events', '*', 'event', ARGV[2]) end
-  return 0
-end
 local from, to = base .. 'paused', base .. 'wait'
 if pausing then from, to = to, from end
 if call('EXISTS', to) == 0 then
@@ -30,4 +26,4 @@ else
   end
 end
 if ARGV[3] ~= '1' then call('XADD', base .. 'events', '*', 'event', ARGV[2]) end
-return 1
+return was ~= pausing and 1 or 0
