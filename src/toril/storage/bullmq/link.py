@@ -208,6 +208,13 @@ class Link:
             self._tokens.popitem(last=False)
         return again
 
+    def wake(self, queue: str) -> WakeUps:
+        """Those who wait for work in a queue."""
+        wakes = self._wakes.get(queue)
+        if wakes is None:
+            wakes = self._wakes[queue] = WakeUps(self.client, self.keys(queue).of("marker"))
+        return wakes
+
     # -- calls -----------------------------------------------------------------------------
 
     async def own(self, name: str, queue: str, *args: Argument, durable: bool = False) -> Any:

@@ -59,21 +59,38 @@ class Produce(Link):
                     commands += await self._transaction(keys, queue, some[0])
                 places += [(len(commands) - 1, at) for at in range(len(some))]
         replies = await self.pipe(queue, commands)
-        return [
-            await self._read_added(keys, queue, spec, replies[place], at)
+        receipts = [
+            await self._read_added(queue, spec, replies[place], at)
             for spec, (place, at) in zip(jobs, places, strict=True)
         ]
+        left = [at for at, receipt in enumerate(receipts) if receipt is None]
+        return await self._add_left(keys, queue, jobs, receipts, left)
 
-    async def _read_added(
-        self, keys: Keys, queue: str, spec: JobSpec, reply: Any, at: int
-    ) -> Receipt:
+    async def _read_added(self, queue: str, spec: JobSpec, reply: Any, at: int) -> Receipt | None:
+        """Read what became of a job; None for one that the batch script left."""
         if isinstance(reply, list):
             return await self._receipt(queue, spec, *reply)
-        if reply[at : at + 1] == b"1":
-            return Receipt(id=spec.id, created=True, state=State.WAITING)
-        # The batch script left it: a taken id, or a queue that is paused or bounded.
-        replies = await self.pipe(queue, await self._transaction(keys, queue, spec))
-        return await self._receipt(queue, spec, *replies[-1])
+        added = reply[at : at + 1] == b"1"
+        return Receipt(id=spec.id, created=True, state=State.WAITING) if added else None
+
+    async def _add_left(
+        self,
+        keys: Keys,
+        queue: str,
+        jobs: Sequence[JobSpec],
+        receipts: Sequence[Receipt | None],
+        left: Sequence[int],
+    ) -> list[Receipt]:
+        """Add officially what the batch script left: taken ids, and all in a queue not plain."""
+        found = dict(enumerate(receipts))
+        commands = [
+            command for at in left for command in await self._transaction(keys, queue, jobs[at])
+        ]
+        if commands:
+            answers = (await self.pipe(queue, commands))[3::4]
+            for at, answer in zip(left, answers, strict=True):
+                found[at] = await self._receipt(queue, jobs[at], *answer)
+        return [receipt for receipt in found.values() if receipt is not None]
 
     async def _transaction(self, keys: Keys, queue: str, spec: JobSpec) -> list[Command]:
         """Write the commands that ask who has an id and add the job by the official script."""
@@ -135,10 +152,10 @@ class Produce(Link):
         for some in chunks(ids):
             answer = (await self.own("drop", queue, mode, ENDING_KEPT_MS, *some)).decode()
             for job_id, letter in zip(some, answer, strict=True):
-                letters += await self._drop_officially(queue, job_id) if letter == "o" else letter
+                letters += await self.drop_officially(queue, job_id) if letter == "o" else letter
         return letters
 
-    async def _drop_officially(self, queue: str, job_id: str) -> str:
+    async def drop_officially(self, queue: str, job_id: str) -> str:
         """Remove a job that belongs to a flow or a scheduler, with all that hangs on it."""
         keys = self.keys(queue)
         command = call("removeJob", keys, job_id, "1", keys.base, job_id=job_id)

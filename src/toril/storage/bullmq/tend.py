@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from toril.errors import InvalidOption, QueueBusy
-from toril.job import State
+from toril.job import PENDING, State
 from toril.storage.bullmq.keys import OWN_KEYS
-from toril.storage.bullmq.link import Link
+from toril.storage.bullmq.produce import Produce
 from toril.storage.bullmq.scripts import call
 
+_READY: Final = {State.WAITING, State.PRIORITIZED}
 _CLEANED_AT_ONCE: Final = 1000
+_DRAINED_AT_ONCE: Final = 100
 _DESTROYED_AT_ONCE: Final = 500
 _BUSY: Final = -2
 
 
-class Tend(Link):
+class Tend(Produce):
     """The verbs of upkeep."""
 
     async def pause(self, queue: str, paused: bool) -> None:
@@ -30,12 +32,31 @@ class Tend(Link):
         """Delete jobs that are in their state for long enough, oldest first."""
         if State.ACTIVE in states:
             raise InvalidOption("running jobs cannot be purged; cancel them, or destroy the queue")
+        if older_ms <= 0 and limit is None and _READY <= set(states) <= PENDING:
+            return await self._drain(queue, states)
         gone: list[str] = []
         for state in states:
             for container in await self._containers(queue, state):
                 room = None if limit is None else limit - len(gone)
                 gone += await self._clean(queue, container, older_ms, room)
         return gone
+
+    async def _drain(self, queue: str, states: Sequence[State]) -> list[str]:
+        """Empty the lines; what BullMQ calls draining, and tells nobody of."""
+        lines = ["wait", "paused"]
+        lines += [state.value for state in states if state is not State.WAITING]
+        gone: list[str] = []
+        stuck: set[str] = set()
+        while True:
+            some, left = await self.own("drain", queue, _DRAINED_AT_ONCE, *lines)
+            tied = [one.decode() for one in left if one.decode() not in stuck]
+            for job_id in tied:
+                if await self.drop_officially(queue, job_id) == "x":
+                    gone.append(job_id)
+            stuck.update(tied)
+            gone += [one.decode() for one in some]
+            if not some and not tied:
+                return gone
 
     async def _containers(self, queue: str, state: State) -> Sequence[str]:
         """Where the jobs of a state are; both lists of the waiting hold some only beside 6.x."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -12,19 +11,16 @@ from toril.errors import StorageUnavailable
 from toril.outcome import Lease
 from toril.resp.replies import Argument
 from toril.storage.bullmq import codec
+from toril.storage.bullmq.crew import Crew, worker_name
 from toril.storage.bullmq.heart import in_order, read_renewal, renew_commands
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import CHUNK, ENDING_KEPT_MS
 from toril.storage.bullmq.repeat import Repeats
 from toril.storage.bullmq.scripts import Command, call, check_token
-from toril.storage.bullmq.waits import WakeUps
-from toril.storage.protocol import Batch, Claim, Claimed, Reaped, Renewal, WorkerInfo
+from toril.storage.protocol import Batch, Claim, Claimed, Reaped, Renewal
 
 _GRANTED_AT_ONCE: Final = 25
 _NO_LEASE_MS: Final = 30_000
-_SEEN_MS: Final = 30_000
-"""How long a worker that said nothing is still called seen lately."""
-_SEEN_EVERY_S: Final = 5.0
 _SWEPT_AT_ONCE: Final = 100
 
 
@@ -79,18 +75,17 @@ class Ended:
         return (lease.job_id, lease.token, self.result, int(self.kept), ttl, self.ending)
 
 
-class Work(Repeats):
+class Work(Repeats, Crew):
     """The worker's verbs but `settle`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._sent = 0
-        self._seen: dict[tuple[str, str], float] = {}
 
     async def claim(self, queue: str, claim: Claim) -> Batch:
         """Lease up to `count` jobs that may start now."""
         keys = await self.meet(queue)
-        await self._show(queue, claim)
+        await self.show(queue, claim)
         try:
             catch = await self._claim(keys, queue, claim)
         except StorageUnavailable:
@@ -180,19 +175,6 @@ class Work(Repeats):
                     await self.carry_on(queue, job_id, fields)
         return catch.batch()
 
-    async def _show(self, queue: str, claim: Claim) -> None:
-        """Let others see the worker, in our list and by the name of its blocking connection."""
-        name = worker_name(claim)
-        place = (queue, name)
-        now = self.clock.monotonic()
-        if self._seen.get(place, float("-inf")) > now - _SEEN_EVERY_S:
-            return
-        self._seen[place] = now
-        keys = self.keys(queue)
-        self._wake(queue).name = client_name(keys, name)
-        key = keys.of("toril-workers")
-        await self.client.call(key, "ZADD", key, await self.now(), name)
-
     async def wait(self, queues: Sequence[str], timeout_ms: int) -> None:
         """Return when one of the queues may have work."""
         outlooks = [ms for queue in queues for ms in await self.own("outlook", queue)]
@@ -200,7 +182,7 @@ class Work(Repeats):
         if wait_ms <= 0:
             return
         waits = [
-            asyncio.ensure_future(self._wake(queue).wait(self.clock, wait_ms / 1000))
+            asyncio.ensure_future(self.wake(queue).wait(self.clock, wait_ms / 1000))
             for queue in queues
         ]
         try:
@@ -211,13 +193,6 @@ class Work(Repeats):
             await asyncio.gather(*waits, return_exceptions=True)
         for one in done:
             one.result()
-
-    def _wake(self, queue: str) -> WakeUps:
-        wakes = self._wakes.get(queue)
-        if wakes is None:
-            key = self.keys(queue).of("marker")
-            wakes = self._wakes[queue] = WakeUps(self.client, key)
-        return wakes
 
     def poke(self) -> None:
         """Let blocked calls look again; for tests that move the clock."""
@@ -264,33 +239,6 @@ class Work(Repeats):
         if await self.client.call(key, "GET", key) != lease.token.encode():
             return None
         return cast("int", await self.client.call(key, "PTTL", key))
-
-    async def leave(self, queue: str, worker_id: str) -> None:
-        """Strike a worker off the list."""
-        key = self.keys(queue).of("toril-workers")
-        await self.client.call(key, "ZREM", key, worker_id)
-        self._seen.pop((queue, worker_id), None)
-
-    async def workers(self, queue: str) -> Sequence[WorkerInfo]:
-        """Name the workers seen lately."""
-        flat = await self.own("workers", queue, _SEEN_MS)
-        return [
-            WorkerInfo(id=flat[at].decode(), seen_ms_ago=flat[at + 1], active=flat[at + 2])
-            for at in range(0, len(flat), 3)
-        ]
-
-
-def worker_name(claim: Claim) -> str:
-    """What the wire calls a worker."""
-    return claim.worker_name or claim.worker_id
-
-
-def client_name(keys: Keys, worker: str) -> str | None:
-    """The name of a blocking connection by which Node's getWorkers() knows a worker."""
-    queue = base64.b64encode(keys.name.encode()).decode()
-    name = f"{keys.prefix}:{queue}:w:{worker}"
-    # CLIENT SETNAME takes printable ASCII without spaces.
-    return name if name.isascii() and name.isprintable() and " " not in name else None
 
 
 def grant_options(claim: Claim, token: str) -> dict[str, object]:
