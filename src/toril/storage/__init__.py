@@ -81,6 +81,10 @@ def open_bulk(url: str) -> Bulk:
         from toril.storage.redis.bulk import RedisBulk
 
         return RedisBulk(url)
+    if scheme in _BULLMQ and scheme != "bullmq+embedded":
+        from toril.storage.bullmq.bulk import BullmqBulk
+
+        return BullmqBulk(url)
     raise UnsupportedFeature(
         f"storage {_safe(str(url))!r} cannot be read in bulk; known: "
         f"{', '.join(one for one in _REDIS if one != 'embedded')}"

@@ -44,7 +44,8 @@ class Note(TypedDict):
     keep_failed: object
     ttl_ms: int | None
     stacks: int | None
-    prio: bool
+    attempts: int | None
+    """Set for a parent that a child fails: Node then goes by the number of its attempts."""
 
 
 def pack(value: object) -> bytes:
@@ -278,7 +279,7 @@ def read_claimed(job_id: str, fields: Fields, token: str, now_ms: int) -> Claime
         "keep_failed": options.get("removeOnFail"),
         "ttl_ms": spec.terms.result_ttl_ms,
         "stacks": _some(options.get("stackTraceLimit")),
-        "prio": spec.terms.priority > 0,
+        "attempts": _whole(options.get("attempts")) if _is_childs_fault(fields) else None,
     }
     return Claimed(
         spec=spec,
@@ -315,15 +316,19 @@ def read_note(lease: Lease) -> Note:
         "keep_failed": None,
         "ttl_ms": None,
         "stacks": None,
-        "prio": False,
+        "attempts": None,
     }
+
+
+def _is_childs_fault(fields: Fields) -> bool:
+    return fields.get(b"defa", b"").startswith(b"child ")
 
 
 def _read_doom(fields: Fields) -> Failure | None:
     reason = fields.get(b"defa")
     if reason is None:
         return None
-    kind = "ChildFailed" if reason.startswith(b"child ") else "JobStalled"
+    kind = "ChildFailed" if _is_childs_fault(fields) else "JobStalled"
     return Failure(kind=CANCELLED if reason == CANCELLED_TEXT else kind, reason=_text(reason))
 
 

@@ -35,10 +35,6 @@ def _stem(keys: Keys) -> str:
 class Crew(Link):
     """Shows the workers of a queue."""
 
-    def __init__(self, *args: object, **options: object) -> None:
-        super().__init__(*args, **options)  # type: ignore[arg-type]
-        self._seen: dict[tuple[str, str], float] = {}
-
     async def show(self, queue: str, claim: Claim) -> None:
         """Let others see a worker that claims, in our list and on its blocking connection."""
         place, now = (queue, claim.worker_id), self.clock.monotonic()

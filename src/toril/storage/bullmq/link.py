@@ -72,6 +72,8 @@ class Link:
         self._known: dict[str, float] = {}
         self._keys: dict[str, Keys] = {}
         self._tokens: OrderedDict[str, int] = OrderedDict()
+        self._sent = 0
+        self._seen: dict[tuple[str, str], float] = {}
         self._wakes: dict[str, WakeUps] = {}
         self._endings: dict[str, Endings] = {}
 

@@ -133,7 +133,7 @@ class Produce(Link):
         records: list[JobRecord | None] = []
         for some in chunks(ids):
             found = await self.own("get", queue, *some)
-            records += [_record(job_id, one) for job_id, one in zip(some, found, strict=True)]
+            records += [read_found(job_id, one) for job_id, one in zip(some, found, strict=True)]
         return records
 
     async def cancel(
@@ -237,7 +237,8 @@ def _decode(raw: bytes | int) -> str:
     return raw.decode() if isinstance(raw, bytes) else str(raw)
 
 
-def _record(job_id: str, found: Sequence[Any] | None) -> JobRecord | None:
+def read_found(job_id: str, found: Sequence[Any] | None) -> JobRecord | None:
+    """Read what `get.lua` found of one job."""
     if found is None:
         return None
     state, score, flat = found

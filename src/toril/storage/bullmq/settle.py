@@ -258,7 +258,8 @@ class Settle(Work):
                 return self._finish(keys, lease, "completed", value, 1, b"", fetch, now_ms)
             case Failed(failure=failure):
                 fields = _failure_fields(lease, failure, stacks)
-                attempts = 1 if outcome.exhausted else _MANY
+                limit = codec.read_note(lease)["attempts"]
+                attempts = 1 if outcome.exhausted else _MANY if limit is None else limit
                 reason = codec.clean(failure.reason)
                 return self._finish(keys, lease, "failed", reason, attempts, fields, fetch, now_ms)
             case Retried(failure=failure):

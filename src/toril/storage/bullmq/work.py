@@ -78,10 +78,6 @@ class Ended:
 class Work(Repeats, Crew):
     """The worker's verbs but `settle`."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._sent = 0
-
     async def claim(self, queue: str, claim: Claim) -> Batch:
         """Lease up to `count` jobs that may start now."""
         keys = await self.meet(queue)
