@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -169,3 +170,17 @@ async def test_text_that_is_not_utf8_is_refused_and_nothing_is_stored(bench: Ben
     with pytest.raises(ValueError, match="not UTF-8"):
         await bench.add("a", payload=b"\xff")
     assert await bench.record("a") is None
+
+
+async def test_an_ending_is_heard_in_the_noise_of_many_others(bench: Bench) -> None:
+    storage = store(bench)
+    await bench.add("mine", reply=True)
+    mine = await bench.take()
+    task = asyncio.create_task(storage.finished(bench.queue, ["mine"], 60_000))
+    for number in range(20):
+        await bench.add(*(f"noise-{number}-{part}" for part in range(200)))
+    await bench.complete(mine, b'"heard"')
+    for number in range(20, 30):
+        await bench.add(*(f"noise-{number}-{part}" for part in range(50)))
+    (ending,) = await asyncio.wait_for(task, 10)
+    assert ending.result == b'"heard"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, cast
@@ -118,7 +119,7 @@ class Endings:
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
         self._told: dict[str, tuple[bytes, ...]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._last = b"$"
+        self._last = b"0-0"
 
     async def wait(
         self,
@@ -173,44 +174,52 @@ class Endings:
         """See to it that every event from here on is heard."""
         if self._task is not None and not self._task.done():
             return
+        newest = await self._newest()
+        if self._task is None or self._task.done():
+            self._last = newest
+            self._task = asyncio.create_task(self._listen())
+
+    async def _newest(self) -> bytes:
         entries = cast(
             "list[list[bytes]]",
             await self._client.call(self._key, "XREVRANGE", self._key, "+", "-", "COUNT", 1),
         )
-        if self._task is None or self._task.done():
-            self._last = entries[0][0] if entries else b"0-0"
-            self._task = asyncio.create_task(self._listen())
+        return entries[0][0] if entries else b"0-0"
 
     async def _listen(self) -> None:
+        asked = time.monotonic()
         while self._watchers:
             try:
-                reply = await self._client.block(
-                    self._key,
-                    *("XREAD", "COUNT", _PAGE, "BLOCK", round(_TAIL_S * 1000)),
-                    *("STREAMS", self._key, self._last),
-                    timeout_s=_TAIL_S,
-                )
+                entries = await self._read()
+                if len(entries) >= _BUSY:
+                    await asyncio.sleep(_BUSY_PAUSE_S)
+                    self._last = await self._newest()
             except StorageError:
-                self._wake(self._watchers)
+                entries = ()
                 await asyncio.sleep(_BUSY_PAUSE_S)
-                continue
-            entries = cast("list[list[list[list[object]]]]", reply)[0][1] if reply else []
-            await self._hear(cast("list[tuple[bytes, list[bytes]]]", entries))
+            # Silence may mean that the stream is gone, and a busy stream is not read to its end;
+            # whoever waits then looks for himself, and once a second in any case.
+            everybody = not entries or len(entries) >= _BUSY
+            if everybody or time.monotonic() - asked >= _TAIL_S:
+                asked = time.monotonic()
+                self._wake(self._watchers)
 
-    async def _hear(self, entries: Sequence[tuple[bytes, list[bytes]]]) -> None:
-        ended: dict[str, None] = {}
+    async def _read(self) -> Sequence[tuple[bytes, list[bytes]]]:
+        """Wait for events and hand them to those who wait for them."""
+        reply = await self._client.block(
+            self._key,
+            *("XREAD", "COUNT", _PAGE, "BLOCK", round(_TAIL_S * 1000)),
+            *("STREAMS", self._key, self._last),
+            timeout_s=_TAIL_S,
+        )
+        entries = cast("list[list[list[tuple[bytes, list[bytes]]]]]", reply)[0][1] if reply else []
         for raw_id, flat in entries:
             self._last = raw_id
             if flat[1] in _ENDS and flat[3].decode(errors="replace") in self._watchers:
                 job_id = flat[3].decode()
-                ended[job_id] = None
                 self._told[job_id] = (flat[1], *flat[5:6])
-        # Silence may mean that the stream is gone; whoever waits looks for himself.
-        self._wake(ended if entries else self._watchers)
-        if len(entries) >= _BUSY:
-            self._wake(self._watchers)
-            self._last = b"$"
-            await asyncio.sleep(_BUSY_PAUSE_S)
+                self._wake([job_id])
+        return entries
 
     def _wake(self, ids: Iterable[str]) -> None:
         for job_id in list(ids):
