@@ -22,6 +22,7 @@ from typing import Any, Final
 import redis
 
 OURS: Final = "toril"
+EVENT: Final = ":events    "
 STEP_S: Final = 10
 DAY_MS: Final = 86_400_000
 DELAYED_SHIFT: Final = 4096
@@ -42,6 +43,12 @@ class Dump:
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
+
+    def without_order_of_events(self) -> Dump:
+        """The same dump with the events sorted."""
+        events = sorted(line for line in self.lines if EVENT in line)
+        rest = [line for line in self.lines if EVENT not in line]
+        return Dump((*rest, *events))
 
     def diff(self, other: Dump, mine: str, others: str) -> str:
         """Show how another dump differs; nothing if it does not."""

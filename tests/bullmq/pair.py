@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import uuid4
 
 from tests.bullmq.peer import NEXT, Agent, NodeQueue
 from tests.bullmq.sides import Lab
 from toril import JobContext, Queue
 from toril.storage import open_storage
+from toril.storage.protocol import Batch, Claim, Rate
 
 LIMIT_S: Final = 30.0
 
@@ -91,6 +93,11 @@ class Pair:
     def other(self, name: str) -> Queue[Any, Any]:
         """Another toril queue on the same storage."""
         return Queue(name, self.storage)
+
+    async def claim(self, rate: Rate | None = None) -> Batch:
+        """Claim one job by hand."""
+        claim = Claim(token=str(uuid4()), worker_id="by-hand", count=1, lease_ms=30_000, rate=rate)
+        return await self.storage.claim(self.name, claim)
 
     async def counted(self, state: str, count: int) -> None:
         """Wait until so many jobs are in a state."""

@@ -111,10 +111,13 @@ class Agent:
 class NodeQueue:
     """One queue, as Node's classes see it. `name` is the name on the wire."""
 
-    def __init__(self, agent: Agent, name: str, package: Package = OLD) -> None:
+    def __init__(
+        self, agent: Agent, name: str, package: Package = OLD, *, prefix: str = "bull"
+    ) -> None:
         self._agent = agent
         self.name = name
-        self._package = package
+        self._about: dict[str, Json] = {"queue": name, "package": package, "prefix": prefix}
+        self._package: Package = package
 
     def of(self, name: str) -> NodeQueue:
         """Another queue of the same process."""
@@ -122,7 +125,7 @@ class NodeQueue:
 
     async def ask(self, verb: str, **command: Json) -> Json:
         """Send a command about this queue."""
-        return await self._agent.ask(verb, queue=self.name, package=self._package, **command)
+        return await self._agent.ask(verb, **self._about, **command)
 
     async def call(self, method: str, *args: Json) -> Json:
         """Call a method of `Queue`."""

@@ -55,6 +55,9 @@ class Side(Protocol):
     async def complete(self, job_id: str, value: Any = None, *, fetch: bool = False) -> list[str]:
         """Complete a claimed job, with `fetch` claim the next one."""
 
+    async def complete_many(self, job_ids: Sequence[str], *, fetch: int = 0) -> list[str]:
+        """Complete claimed jobs in one call, and claim the next ones in it."""
+
     async def fail(
         self, job_id: str, reason: str = "no", *, for_good: bool = False, fetch: bool = False
     ) -> list[str]:
@@ -238,6 +241,15 @@ class NodeSide:
 
     async def complete(self, job_id: str, value: Any = None, *, fetch: bool = False) -> list[str]:
         return await self._end("complete", job_id, value=value, fetch=fetch)
+
+    async def complete_many(self, job_ids: Sequence[str], *, fetch: int = 0) -> list[str]:
+        *firsts, last = job_ids
+        for job_id in firsts:
+            await self.complete(job_id, job_id)
+        found = await self.complete(last, last, fetch=fetch > 0)
+        if found and fetch > 1:
+            found += await self.claim(fetch - 1)
+        return found
 
     async def fail(
         self, job_id: str, reason: str = "no", *, for_good: bool = False, fetch: bool = False

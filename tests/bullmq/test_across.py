@@ -10,6 +10,7 @@ import pytest
 
 from tests.bullmq.pair import Pair, Recorder
 from toril import Backoff, Dedup, JobContext, JobFailed, Limiter, NewJob, Reject, State, Worker
+from toril.storage.protocol import Rate
 
 pytestmark = pytest.mark.node
 
@@ -258,10 +259,13 @@ async def test_a_limit_is_shared_by_the_workers_of_both(pair: Pair) -> None:
 async def test_a_limit_that_node_reached_holds_toril_back(pair: Pair) -> None:
     for job_id in "abc":
         await pair.queue.add("job", None, id=job_id)
-    await pair.node.call("rateLimit", 400)
+    await pair.node.call("rateLimit", 60_000)
+    batch = await pair.claim(Rate(max=100, duration_ms=1000))
+    assert not batch.jobs
+    assert 0 < batch.limited_for_ms <= 60_000
+    await pair.node.call("removeRateLimitKey")
     handler = Recorder()
     async with Worker(pair.queue, handler, limiter=Limiter(100, 1)):
-        assert handler.runs == []
         await handler.ran(3)
     assert handler.ids == ["a", "b", "c"]
 
@@ -279,6 +283,7 @@ async def test_the_bound_for_running_jobs_is_shared(pair: Pair) -> None:
         await pair.queue.add("job", None, id=job_id)
     running = await pair.node.claim("t")
     assert running["id"] == "a"
+    assert not (await pair.claim()).jobs
     handler = Recorder()
     async with Worker(pair.queue, handler):
         await pair.node.ask("complete", id="a", value=1, fetch=False)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
-
 import pytest
 
 from tests.bullmq.pair import Pair, Recorder
-from tests.bullmq.peer import Agent, NodeQueue
+from tests.bullmq.peer import Agent, NodeError, NodeQueue
 from tests.servers import Server
 from toril import Worker
-from toril.storage.protocol import Claim
+from toril.outcome import LOST, Completed
 
 pytestmark = pytest.mark.node
 
@@ -20,8 +18,7 @@ STALLED = "job stalled more than allowable limit"
 
 async def claim_and_vanish(pair: Pair) -> str:
     """Claim a job with toril and never be heard of again."""
-    claim = Claim(token=str(uuid4()), worker_id="gone", count=1, lease_ms=30_000)
-    (claimed,) = (await pair.storage.claim(pair.name, claim)).jobs
+    (claimed,) = (await pair.claim()).jobs
     pair.lab.lapse(claimed.spec.id)
     return claimed.spec.id
 
@@ -110,18 +107,33 @@ async def test_the_check_is_made_once_per_interval_whoever_makes_it(pair: Pair) 
     assert await pair.node.call("getJobState", "a") == "active"
 
 
-async def test_a_result_that_comes_too_late_is_refused_on_both_sides(pair: Pair) -> None:
-    await pair.queue.add("job", 1, id="a")
-    await pair.node.claim("slow")
+async def stall(pair: Pair, job_id: str) -> None:
+    """Let the lease of a job run out, and both looks find it."""
     for _ in range(2):
-        pair.lab.lapse("a")
+        pair.lab.lapse(job_id)
         pair.lab.forget_check()
         await pair.node.reap()
-    handler = Recorder()
-    async with Worker(pair.queue, handler):
+
+
+async def test_a_result_that_comes_too_late_from_node_is_refused(pair: Pair) -> None:
+    await pair.queue.add("job", 1, id="a")
+    await pair.node.claim("slow")
+    await stall(pair, "a")
+    async with Worker(pair.queue, Recorder()):
         assert await pair.queue.wait_until_finished("a") == 1
-    with pytest.raises(Exception, match="a"):
+    with pytest.raises(NodeError, match="Missing lock"):
         await pair.node.ask("complete", id="a", value="late", fetch=False)
-    done = await pair.queue.get_job("a")
-    assert done is not None
-    assert done.result == 1
+    assert await pair.queue.get_result("a") == 1
+
+
+async def test_a_result_that_comes_too_late_from_toril_is_refused(pair: Pair) -> None:
+    await pair.queue.add("job", 1, id="a")
+    (slow,) = (await pair.claim()).jobs
+    await stall(pair, "a")
+    running = await pair.node.claim("fast")
+    assert running["id"] == "a"
+    late = Completed(lease=slow.lease, result=b'"late"')
+    assert list((await pair.storage.settle(pair.name, [late])).answers) == [LOST]
+    await pair.node.ask("complete", id="a", value="fast", fetch=False)
+    assert list((await pair.storage.settle(pair.name, [late])).answers) == [LOST]
+    assert await pair.queue.get_result("a") == "fast"

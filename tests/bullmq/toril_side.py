@@ -81,15 +81,25 @@ class TorilSide:
         return [claimed.spec.id for claimed in batch.jobs]
 
     async def _settle(self, job_id: str, outcome: Outcome, fetch: bool = False) -> list[str]:
+        return await self._settle_many(job_id, [outcome], int(fetch))
+
+    async def _settle_many(self, job_id: str, outcomes: list[Outcome], fetch: int) -> list[str]:
         queue, _, claim = self._held[job_id]
-        refill = replace(claim, token=str(uuid4()), count=1) if fetch else None
-        settled = await self._storage.settle(queue, [outcome], refill)
-        assert list(settled.answers) == [DONE]
+        refill = replace(claim, token=str(uuid4()), count=fetch) if fetch else None
+        settled = await self._storage.settle(queue, outcomes, refill)
+        assert list(settled.answers) == [DONE] * len(outcomes)
         return [] if refill is None else self._take(queue, settled.batch, refill)
 
     async def complete(self, job_id: str, value: Any = None, *, fetch: bool = False) -> list[str]:
         lease = self._held[job_id][1].lease
         return await self._settle(job_id, Completed(lease=lease, result=json_text(value)), fetch)
+
+    async def complete_many(self, job_ids: Sequence[str], *, fetch: int = 0) -> list[str]:
+        outcomes: list[Outcome] = [
+            Completed(lease=self._held[job_id][1].lease, result=json_text(job_id))
+            for job_id in job_ids
+        ]
+        return await self._settle_many(job_ids[0], outcomes, fetch)
 
     async def fail(
         self, job_id: str, reason: str = "no", *, for_good: bool = False, fetch: bool = False

@@ -25,9 +25,9 @@ function once(kind, pkg, name, make) {
 }
 
 // Without skipMetasUpdate every queue object would write its version into the queue's meta hash.
-const queueOf = ({ package: pkg, queue, metas = false }) =>
-  once('queue', pkg, [queue, metas], ({ Queue }) =>
-    new Queue(queue, { connection, skipMetasUpdate: !metas }));
+const queueOf = ({ package: pkg, queue, prefix = 'bull' }) =>
+  once('queue', pkg, [queue, prefix], ({ Queue }) =>
+    new Queue(queue, { connection, prefix, skipMetasUpdate: true }));
 
 // A worker without a processor: it claims, settles and reaps when it is told to.
 const handOf = ({ package: pkg, queue, options = {} }) =>
@@ -134,7 +134,7 @@ const verbs = {
       new Worker(command.queue, async (job, token) => {
         note(log.started, entry(job));
         return run(job, token);
-      }, { connection, ...command.options }));
+      }, { connection, prefix: command.prefix ?? 'bull', ...command.options }));
     worker.log = log;
     worker.on('completed', (job, result) => note(log.runs, { ...entry(job), result }));
     worker.on('failed', (job, error) =>

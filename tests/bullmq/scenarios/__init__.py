@@ -5,11 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-from tests.bullmq.scenarios.registry import REGISTRY, Scenario
+from tests.bullmq.scenarios.registry import ANY_ORDER, REGISTRY, Scenario
+
+__all__ = ["ANY_ORDER", "SCENARIOS", "Scenario"]
 
 _MODULES: Final = (
-    "adding", "dedup", "working", "retrying", "notes", "keeping",
-    "pausing", "tending", "editing", "stalling", "limiting", "flowing", "scheduling", "values",
+    "adding", "dedup", "working", "batching", "retrying", "notes", "keeping", "pausing",
+    "tending", "editing", "stalling", "limiting", "flowing", "scheduling", "values",
 )  # fmt: skip
 
 for _module in _MODULES:
