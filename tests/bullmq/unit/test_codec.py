@@ -172,3 +172,9 @@ def test_stack_traces_are_one_array_newest_last_within_the_jobs_limit() -> None:
 def test_data_that_is_not_text_is_refused() -> None:
     with pytest.raises(InvalidInput, match="not UTF-8"):
         codec.check_payload("data of job 'a'", b"\xff")
+
+
+def test_an_id_in_line_whose_job_is_gone_is_not_run() -> None:
+    job = codec.read_claimed("ghost", {b"processedOn": b"5", b"ats": b"1"}, "t", 0)
+    assert job.doom is not None
+    assert job.doom.kind == "JobMissing"

@@ -138,6 +138,8 @@ def _is_childs_fault(fields: Fields) -> bool:
 
 def _read_doom(fields: Fields) -> Failure | None:
     reason = fields.get(b"defa")
+    if b"data" not in fields:
+        return Failure(kind="JobMissing", reason="only its id was in line; its data is gone")
     if reason is None:
         return None
     kind = "ChildFailed" if _is_childs_fault(fields) else "JobStalled"
