@@ -55,5 +55,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "toril: '$(PYTHON) -m venv' failed; on Debian and Ubuntu install python3-venv" >&2; \
 	    rm -rf $(VENV); exit 1; }
-	@$(RUN) -m pip install --quiet --editable ".[dev]" --constraint constraints.txt
+	@$(RUN) -m pip install --quiet --editable ".[dev,bullmq]" --constraint constraints.txt
 	@touch $@

@@ -45,6 +45,9 @@ RESERVED_IDS: Final = frozenset(
         "metrics:failed",
         "dn",
         "toril-ttl",
+        "toril-workers",
+        "toril-cancel",
+        "toril-stream",
     }
 )
 """Suffixes of the queue's own keys: a job of that id would overwrite them."""

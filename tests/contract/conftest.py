@@ -12,6 +12,7 @@ import pytest
 if "toril.testing" not in sys.modules:
     pytest.register_assert_rewrite("toril.testing")  # a failed check shows its values
 
+from tests.contract.bullmq_rig import BullmqRig
 from tests.contract.file_rig import FileRig
 from tests.contract.redis_rig import RedisRig
 from tests.resp.nodes import cluster
@@ -55,6 +56,18 @@ async def file_rig(directory: Path) -> AsyncIterator[Rig]:
         await rig.storage.close()
 
 
+@asynccontextmanager
+async def bullmq_rig(url: str, *, batch: bool) -> AsyncIterator[Rig]:
+    """Open a BullMQ storage under a prefix of its own."""
+    rig = BullmqRig.on(url, batch=batch)
+    await rig.storage.open()
+    try:
+        yield rig
+    finally:
+        await rig.storage.close()
+        rig.close()
+
+
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[Server]:
     """A Valkey from the wheel."""
@@ -76,11 +89,18 @@ def three_masters() -> Iterator[str]:
         yield "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
 
 
-STORAGES = ("memory", "file", "valkey", "redis", "cluster")
+STORAGES = (
+    *("memory", "file", "valkey", "redis", "cluster"),
+    *("bullmq-valkey", "bullmq-redis", "bullmq-cluster", "bullmq-official"),
+)
 
 
 def url_of(storage: str, request: pytest.FixtureRequest) -> str:
-    """Start what a storage needs and tell where it is."""
+    """Start what a storage needs and tell where it is.
+
+    `bullmq-official` is a Valkey too: there the storage does without its batch scripts.
+    """
+    storage = storage.removeprefix("bullmq-").replace("official", "valkey")
     if storage == "cluster":
         return str(request.getfixturevalue("three_masters"))
     server: Server = request.getfixturevalue(storage)
@@ -94,6 +114,9 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
         opening = memory_rig()
     elif request.param == "file":
         opening = file_rig(tmp_path / "store")
+    elif request.param.startswith("bullmq-"):
+        batch = request.param != "bullmq-official"
+        opening = bullmq_rig(url_of(request.param, request), batch=batch)
     else:
         opening = redis_rig(url_of(request.param, request))
     async with opening as opened:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.contract.bullmq_rig import BullmqRig
 from tests.contract.conftest import url_of
 from tests.contract.file_rig import FileRig
 from tests.contract.machine import StorageMachine
 from tests.contract.redis_rig import RedisRig
 from toril.clock import ManualClock
+from toril.event import EventKind
 from toril.ids import ulid
 from toril.storage.file import FileStorage
 from toril.storage.memory import MemoryStorage
 from toril.testing.rig import MemoryRig, Rig
+
+T = TypeVar("T")
 
 
 class MemoryMachine(StorageMachine):
@@ -75,6 +80,44 @@ class FileMachine(StorageMachine):
         shutil.rmtree(storage.address.directory)
 
 
+class BullmqMachine(StorageMachine):
+    """The machine over a BullMQ storage on a real server."""
+
+    seen: ClassVar[Counter[str]] = Counter()
+    url: ClassVar[str] = ""
+    batch: ClassVar[bool] = True
+    slack_ms: ClassVar[int] = 100
+    # The wire tells a retry as `delayed` or `waiting`, a removal beside each cancellation, and
+    # a pause each time somebody asks for it.
+    kinds: ClassVar[frozenset[EventKind]] = StorageMachine.kinds - {
+        EventKind.RETRYING,
+        EventKind.REMOVED,
+        EventKind.PAUSED,
+        EventKind.RESUMED,
+    }
+
+    @classmethod
+    async def make_rig(cls) -> Rig:
+        """Open a storage under a prefix of its own."""
+        rig = BullmqRig.on(cls.url, batch=cls.batch)
+        await rig.storage.open()
+        return rig
+
+    def run(self, call: Callable[[], Awaitable[T]], lose: str = "") -> T:
+        """Call the storage; real time that it takes must not age its keys."""
+        assert isinstance(self.rig, BullmqRig)
+        try:
+            return super().run(call, lose)
+        finally:
+            self.rig.hold()
+
+    async def drop_rig(self) -> None:
+        """Close the storage."""
+        assert isinstance(self.rig, BullmqRig)
+        await self.rig.storage.close()
+        self.rig.close()
+
+
 # What each run must have met: a machine that idles proves nothing.
 TROUBLE = frozenset(
     {"stalled", "doomed", "recovered", "expired", "requeued", "deduplicated"}
@@ -123,3 +166,26 @@ def test_the_file_storage_does_what_the_contract_says_step_by_step(tmp_path: Pat
         FileMachine, settings=effort(200 / settings().max_examples, shrink=False)
     )
     assert set(FileMachine.seen) >= TROUBLE
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("server", "examples"),
+    [
+        ("bullmq-valkey", 150),
+        ("bullmq-official", 60),
+        ("bullmq-redis", 40),
+        ("bullmq-cluster", 40),
+    ],
+)
+def test_the_bullmq_storage_does_what_the_contract_says_step_by_step(
+    server: str, examples: int, request: pytest.FixtureRequest
+) -> None:
+    BullmqMachine.url = url_of(server, request)
+    BullmqMachine.batch = server != "bullmq-official"
+    BullmqMachine.seen.clear()
+    run_state_machine_as_test(
+        BullmqMachine, settings=effort(examples / settings().max_examples, shrink=False)
+    )
+    # Too few examples to meet everything each time; the longest run answers for the others.
+    assert examples < 150 or set(BullmqMachine.seen) >= TROUBLE

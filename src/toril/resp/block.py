@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 from toril.clock import Clock, wait_future
 from toril.resp.errand import Errand
@@ -24,18 +25,28 @@ _LAST_WORDS_S: Final = 1.0
 class Blocker:
     """Runs blocking commands, and tidies up behind those that are cancelled."""
 
-    def __init__(self, clock: Clock, command_timeout: float) -> None:
+    def __init__(self, clock: Clock, command_timeout: float, name: str = "toril") -> None:
         self._clock = clock
         self._timeout = command_timeout
+        self._name = name
+        self._names: WeakKeyDictionary[Wire, str | None] = WeakKeyDictionary()
         self._chores: set[asyncio.Task[None]] = set()
 
     async def block(
-        self, errand: Errand, packed: bytes, timeout_s: float, orphan: Orphan | None
+        self,
+        errand: Errand,
+        packed: bytes,
+        timeout_s: float,
+        orphan: Orphan | None,
+        name: str | None = None,
     ) -> Reply:
-        """Send the command and wait for its reply; None when the connection broke meanwhile."""
+        """Send the command and wait for its reply; None when the connection broke meanwhile.
+
+        With `name` the connection is called so while it blocks.
+        """
         while True:
             try:
-                answer = await self._once(errand, packed, timeout_s, orphan)
+                answer = await self._once(errand, packed, timeout_s, orphan, name)
             except Lost as lost:
                 await errand.recover(lost)
                 continue
@@ -56,7 +67,12 @@ class Blocker:
             await asyncio.wait(self._chores)
 
     async def _once(
-        self, errand: Errand, packed: bytes, timeout_s: float, orphan: Orphan | None
+        self,
+        errand: Errand,
+        packed: bytes,
+        timeout_s: float,
+        orphan: Orphan | None,
+        name: str | None,
     ) -> Answer:
         node = errand.aim()
         lane = node.lend()
@@ -66,7 +82,7 @@ class Blocker:
             node.give_back(lane)
             raise
         wire.allow(timeout_s + MARGIN_S)
-        sent = wire.bundle(errand.prefix(packed))
+        sent = wire.bundle([*self._rename(wire, name), *errand.prefix(packed)])
         try:
             answer = (await sent.future)[-1]
         except asyncio.CancelledError:
@@ -75,6 +91,13 @@ class Blocker:
             raise
         node.give_back(lane)
         return answer
+
+    def _rename(self, wire: Wire, name: str | None) -> list[bytes]:
+        """Give the command that calls a connection by this name, if it has another one."""
+        if self._names.get(wire) == name:
+            return []
+        self._names[wire] = name
+        return [pack("CLIENT", "SETNAME", name or self._name)]
 
     def _start(self, chore: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(chore)

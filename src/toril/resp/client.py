@@ -16,7 +16,7 @@ from toril.clock import Clock, SystemClock
 from toril.errors import InvalidOption, StorageClosed, StorageError, StorageUnavailable
 from toril.resp.block import Blocker, Orphan
 from toril.resp.cluster import Router, make_router
-from toril.resp.errand import Errand
+from toril.resp.errand import UNKNOWN, Errand
 from toril.resp.greet import Settings, read_info, tls_context
 from toril.resp.lane import Lane
 from toril.resp.node import Durability, Node, durably
@@ -65,7 +65,9 @@ class Client:
         self._router: Router | None = None
         self._lane: Lane | None = None
         self._scripts: dict[str, Script] = {}
-        self._blocker = Blocker(self._clock, self.settings.command_timeout)
+        self._blocker = Blocker(
+            self._clock, self.settings.command_timeout, self.settings.client_name
+        )
 
     def __repr__(self) -> str:
         return f"Client({self.address.safe!r})"
@@ -141,12 +143,13 @@ class Client:
         self._scripts.update((script.sha, script) for script in scripts)
 
     async def pipeline(
-        self, key: str, commands: Sequence[Sequence[Argument]]
+        self, key: str, commands: Sequence[Sequence[Argument]], *, once: bool = False
     ) -> list[Reply | Exception]:
         """Send commands together; give their replies or errors in order.
 
         What can be waited out is repeated, for a MULTI … EXEC as a whole, else command by command.
-        Raises only when the server cannot be reached.
+        Raises only when the server cannot be reached. With `once` nothing is sent a second time
+        that may have run: StorageUnavailable tells the caller to look what became of it.
         """
         packed = [pack(*command) for command in commands]
         whole = is_transaction(commands)
@@ -168,18 +171,25 @@ class Client:
                 if isinstance(trouble, Lost):
                     raise
                 break
+            if once and (whole or isinstance(trouble, Lost)):
+                raise StorageUnavailable(f"server at {errand.where}: {trouble}; {UNKNOWN}")
         return [shown(answer, errand.where) for answer in answers]
 
     async def block(
-        self, key: str, *args: Argument, timeout_s: float, orphan: Orphan | None = None
+        self,
+        key: str,
+        *args: Argument,
+        timeout_s: float,
+        orphan: Orphan | None = None,
+        name: str | None = None,
     ) -> Reply:
-        """Send a blocking command on a connection of its own.
+        """Send a blocking command on a connection of its own, which may be given a name.
 
         A connection that breaks while it blocks counts as a timeout (None): the caller looks
         for itself. When the coroutine is cancelled the server is told to stop blocking, and what
         it had handed out already goes to `orphan`.
         """
-        return await self._blocker.block(self._errand(key), pack(*args), timeout_s, orphan)
+        return await self._blocker.block(self._errand(key), pack(*args), timeout_s, orphan, name)
 
     def sync(self) -> SyncClient:
         """Make a blocking twin with its own connection, for use in one other thread."""

@@ -29,6 +29,8 @@ _REDIS: Final = (
     "rediss+sentinel",
 )
 
+_BULLMQ: Final = tuple(f"bullmq+{scheme}" for scheme in _REDIS)
+
 _SCHEME: Final = re.compile(r"[a-z][\w+.-]*", re.ASCII | re.IGNORECASE)
 
 # Named memory storages are shared by everybody in this process who names them, for as long
@@ -57,6 +59,10 @@ def open_storage(url: str) -> Storage:
         from toril.storage.redis import RedisStorage
 
         return RedisStorage(url)
+    if scheme in _BULLMQ:
+        from toril.storage.bullmq import BullmqStorage
+
+        return BullmqStorage(url)
     # Only strangers pay for this import: it is a fifth of `import toril`.
     from importlib.metadata import entry_points
 
@@ -67,7 +73,8 @@ def open_storage(url: str) -> Storage:
     known = ["memory", "file", *_REDIS, *sorted(registered)]
     raise InvalidOption(
         f"storage {_safe(url)!r}: unknown scheme {printable(scheme, 40)!r}."
-        f"{suggest(scheme, known)} Known: {', '.join(known)}"
+        f"{suggest(scheme, [*known, *_BULLMQ])} Known: {', '.join(known)};"
+        " for BullMQ put 'bullmq+' before a server's"
     )
 
 
@@ -82,6 +89,10 @@ def open_bulk(url: str) -> Bulk:
         from toril.storage.file.bulk import FileBulk
 
         return FileBulk(url)
+    if scheme in _BULLMQ and scheme != "bullmq+embedded":
+        from toril.storage.bullmq.bulk import BullmqBulk
+
+        return BullmqBulk(url)
     raise UnsupportedFeature(
         f"storage {_safe(str(url))!r} cannot be read in bulk; known: file, "
         f"{', '.join(one for one in _REDIS if one != 'embedded')}"

@@ -214,6 +214,19 @@ async def a_dedup_key_with_a_time_outlives_its_job(bench: Bench) -> None:
     assert receipt.created
 
 
+@check()
+async def a_dedup_key_with_a_time_outlives_the_result_of_its_job(bench: Bench) -> None:
+    dedup = Dedup("k", ttl=60)
+    await bench.run("a", terms=Terms(dedup=dedup, result_ttl_ms=1_000))
+    await bench.rig.advance(2_000)
+    assert (await bench.storage.counts(bench.queue)).total == 0
+    for job_id in ("b", "a"):
+        (refused,) = await bench.add(job_id, terms=Terms(dedup=dedup))
+        assert (refused.created, refused.id, refused.state) == (False, "a", None)
+        assert refused.deduplicated
+    assert (await bench.storage.counts(bench.queue)).total == 0
+
+
 @check(feature=Feature.KEEP_COUNT)
 async def a_dedup_key_held_for_a_job_not_kept_reports_no_state(bench: Bench) -> None:
     dedup = Dedup("k", ttl=10)

@@ -294,6 +294,22 @@ async def a_settle_of_a_job_that_is_gone_is_told_so(bench: Bench) -> None:
     assert not (await bench.claim()).jobs
 
 
+@check()
+async def a_lost_owner_does_not_end_another_job_of_the_same_id(bench: Bench) -> None:
+    await bench.add("a")
+    old = await bench.take()
+    await bench.stall(old.lease)
+    await bench.storage.cancel(bench.queue, ["a"])
+    await bench.add("a", payload=b'"another"')
+    for outcome in _every_outcome(old.lease):
+        assert await bench.answer(outcome) == LOST, f"{type(outcome).__name__} was accepted"
+    assert await bench.state("a") is State.WAITING
+    new = await bench.take(worker="w2")
+    for outcome in _every_outcome(old.lease):
+        assert await bench.answer(outcome) == LOST, f"{type(outcome).__name__} was accepted"
+    assert await bench.answer(Completed(lease=new.lease, result=b"2")) == DONE
+
+
 async def _settle_twice(bench: Bench, make: Callable[[Lease], Outcome]) -> None:
     """Lose the reply to a settle, repeat it, and see it recognised without a second effect."""
     await bench.add("a", terms=Terms(attempts=3))

@@ -175,6 +175,19 @@ async def a_refill_without_outcomes_is_a_claim(bench: Bench) -> None:
 
 
 @check()
+async def a_refill_may_bring_what_the_same_call_puts_back(bench: Bench) -> None:
+    await bench.add("a", "b")
+    a, b = await bench.take_many(2)
+    settlement = await bench.settle(
+        Failed(lease=a.lease, failure=BOOM),
+        Retried(lease=b.lease, failure=BOOM, delay_ms=0),
+        refill=bench.wish(1),
+    )
+    assert list(settlement.answers) == [DONE, DONE]
+    assert [job.spec.id for job in settlement.batch.jobs] == ["b"]
+
+
+@check()
 async def a_lost_reply_to_a_settle_with_refill_costs_nothing(bench: Bench) -> None:
     await bench.add("a", "b", "c")
     job = await bench.take()

@@ -1,0 +1,217 @@
+"""Columns in and out of BullMQ queues, blocking: what Spark's executors use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, Final, cast
+
+from toril.errors import InvalidOption
+from toril.event import Cursor, Event
+from toril.ids import check_name
+from toril.job import DEFAULT_TERMS, JobRecord, JobSpec, State, Terms
+from toril.resp.client import Settings
+from toril.resp.replies import Argument
+from toril.resp.sync import SyncClient
+from toril.resp.url import Address, parse_url
+from toril.storage.bullmq import codec
+from toril.storage.bullmq.keys import Keys, check_tagging, check_twins, keys_of, twins_of
+from toril.storage.bullmq.link import CHUNK, check_reply
+from toril.storage.bullmq.observe import before, check_trimmed, cursor_of, read_event, stream_id
+from toril.storage.bullmq.official import own, scripts
+from toril.storage.bullmq.produce import add_command, read_found
+from toril.storage.bullmq.scripts import USED
+from toril.storage.columns import EventColumns, JobColumns, Span, Written
+
+_PAGE: Final = 1000
+_ADDED_AT_ONCE: Final = 250
+_FIRST_TIME: Final = 1_000_000_000_000
+"""Stream ids are times in ms, all later than this; a smaller number is that of an event."""
+
+_LATEST: Final = 1 << 62
+
+
+class BullmqBulk:
+    """The `Bulk` facet of BullMQ queues; crosses a process border as its URL.
+
+    `number` counts the events of a queue from 1. `Cursor(number)` is a place to read on from, too;
+    where it is not the last one read here, it is looked for among the events that are kept.
+    """
+
+    def __init__(self, url: str | Address, settings: Settings | None = None) -> None:
+        self.address = parse_url(url) if isinstance(url, str) else url
+        if self.address.layout != "bullmq":
+            raise InvalidOption(f"{self.address.safe}: not a BullMQ URL; write 'bullmq+redis://…'")
+        check_tagging(self.address)
+        self._client = SyncClient(self.address, settings)
+        self._client.learn(*(scripts()[name] for name in USED))
+        self._known: set[str] = set()
+        self._last: dict[str, Cursor] = {}
+
+    def __repr__(self) -> str:
+        return f"BullmqBulk({self.address.safe!r})"
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._client.close()
+
+    def span(self, queue: str) -> Span:
+        """Tell which events there are."""
+        _, added, length, newest, first = self._run("events", queue, "", "", 0)
+        last = cursor_of(newest, added)
+        return Span(first=before(first, added - length) if length else last, last=last)
+
+    def read_events(
+        self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
+    ) -> EventColumns:
+        """Read up to `limit` events."""
+        start = self._locate(queue, after)
+        stop = None if until is None else _number_of(until)
+        columns = cast("EventColumns", {name: [] for name in EventColumns.__annotations__})
+        for event in islice(self._events(queue, start, stop), limit):
+            _append(cast("dict[str, list[object]]", columns), event)
+            self._last[queue] = event.cursor
+        return columns
+
+    def _locate(self, queue: str, cursor: Cursor) -> Cursor:
+        """Find the whole cursor of one that is a number only."""
+        number = cursor.major
+        if cursor.minor or cursor.part or number >= _FIRST_TIME or not number:
+            return cursor
+        known = self._last.get(queue)
+        if known is not None and known.part == number:
+            return known
+        span = self.span(queue)
+        if number <= span.first.part:
+            return Cursor(0, 0, number)
+        start = known if known is not None and span.first.part < known.part < number else span.first
+        return self._walk(queue, start, number)
+
+    def _walk(self, queue: str, start: Cursor, number: int) -> Cursor:
+        while start.part < number:
+            room = min(_PAGE, number - start.part)
+            entries = self._run("events", queue, f"({stream_id(start)}", "+", room)[0]
+            if not entries:
+                break
+            start = cursor_of(entries[-1][0], start.part + len(entries))
+        return start
+
+    def _events(self, queue: str, after: Cursor, stop: int | None) -> Iterable[Event]:
+        until = None if stop is None else Cursor(_LATEST, 0, stop)
+        while stop is None or after.part < stop:
+            entries, added, length, newest, first = self._run(
+                "events", queue, f"({stream_id(after)}", "+", _PAGE
+            )
+            check_trimmed(queue, after, until, added - length, added, first, newest)
+            for raw_id, flat in entries:
+                after = cursor_of(raw_id, after.part + 1)
+                if stop is not None and after.part > stop:
+                    return
+                event = read_event(after, flat)
+                if event is not None:
+                    yield event
+            if len(entries) < _PAGE:
+                return
+
+    def read_jobs(self, queue: str, state: State, start: int, stop: int) -> JobColumns:
+        """Read jobs of one state."""
+        columns = cast("JobColumns", {name: [] for name in JobColumns.__annotations__})
+        for first in range(start, stop, CHUNK):
+            last = min(first + CHUNK, stop)
+            page = [one.decode() for one in self._run("peek", queue, state.value, first, last)]
+            for job_id, found in zip(page, self._run("get", queue, *page), strict=True):
+                record = read_found(job_id, found)
+                if record is not None and record.state is state:
+                    _append_job(columns, record)
+            if len(page) < last - first:
+                break
+        return columns
+
+    def write_jobs(
+        self,
+        queue: str,
+        ids: Sequence[str],
+        payloads: Sequence[bytes],
+        names: Sequence[str] | str = "job",
+        terms: Sequence[Terms] | Terms = DEFAULT_TERMS,
+    ) -> Written:
+        """Store jobs; an id that is there already is left alone."""
+        keys = self._meet(queue)
+        created = 0
+        rows = zip(ids, payloads, _each(names, len(ids)), _each(terms, len(ids)), strict=True)
+        specs = [
+            # The id is its own origin: a replayed row is the same hand-in.
+            JobSpec(id=check_name("job", job_id), name=name, payload=payload, terms=one)
+            for job_id, payload, name, one in rows
+        ]
+        for spec in specs:
+            codec.check_payload(f"data of job {spec.id!r}", spec.payload)
+        now = self._now()
+        for at in range(0, len(specs), _ADDED_AT_ONCE):
+            commands: list[tuple[Argument, ...]] = []
+            for spec in specs[at : at + _ADDED_AT_ONCE]:
+                commands += (("EXISTS", keys.of(spec.id)), add_command(keys, spec, now))
+            replies = self._client.pipeline(keys.base, commands)
+            for reply in replies:
+                check_reply(reply)
+            some = specs[at : at + _ADDED_AT_ONCE]
+            for spec, there, added in zip(some, replies[::2], replies[1::2], strict=True):
+                created += not there and added == spec.id.encode()
+        return Written(created=created, duplicates=len(ids) - created)
+
+    def _meet(self, queue: str) -> Keys:
+        keys = keys_of(self.address, check_name("queue", queue))
+        if queue not in self._known and self.address.hash_tag is None and "{" not in queue:
+            untagged, lean = (
+                bool(self._client.call(key, "EXISTS", key)) for key in twins_of(self.address, queue)
+            )
+            check_twins(self.address, queue, untagged, lean)
+        self._known.add(queue)
+        return keys
+
+    def _now(self) -> int:
+        seconds, micros = cast("list[bytes]", self._client.call("", "TIME"))
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def _run(self, name: str, queue: str, *args: Argument) -> Any:
+        base = keys_of(self.address, queue).base
+        return self._client.run(own(name), base, self._now(), *args)
+
+
+def _number_of(cursor: Cursor) -> int:
+    return cursor.part if cursor.major >= _FIRST_TIME else cursor.major
+
+
+def _append(columns: dict[str, list[object]], event: Event) -> None:
+    for name, column in columns.items():
+        if name == "number":
+            column.append(event.cursor.part)
+        else:
+            value = getattr(event, name)
+            column.append(value.value if name == "kind" else value)
+
+
+def _append_job(columns: JobColumns, record: JobRecord) -> None:
+    spec, failure = record.spec, record.failure
+    columns["id"].append(spec.id)
+    columns["name"].append(spec.name)
+    columns["state"].append(record.state.value)
+    columns["payload"].append(spec.payload)
+    columns["priority"].append(spec.terms.priority)
+    columns["max_attempts"].append(spec.terms.attempts)
+    columns["created_ms"].append(record.created_ms)
+    columns["due_ms"].append(record.due_ms)
+    columns["attempts_made"].append(record.attempts_made)
+    columns["attempts_started"].append(record.attempts_started)
+    columns["stalls"].append(record.stalls)
+    columns["processed_ms"].append(record.processed_ms)
+    columns["finished_ms"].append(record.finished_ms)
+    columns["worker_id"].append(record.worker_id)
+    columns["progress"].append(record.progress)
+    columns["result"].append(record.result)
+    columns["failure_kind"].append(None if failure is None else failure.kind)
+    columns["failure_reason"].append(None if failure is None else failure.reason)
+
+
+def _each(values: Any, count: int) -> Iterable[Any]:
+    return [values] * count if isinstance(values, str | Terms) else values

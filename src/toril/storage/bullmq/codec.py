@@ -1,0 +1,232 @@
+"""Turn our values into the fields and options of a BullMQ job, and back.
+
+Options travel as MessagePack, text only: a bin value makes the script die. Lua prints them as
+JSON, with 14 digits and no difference between [] and {}. What BullMQ has no option for lies
+under the one private key `toril`. Whatever Node wrote is read without complaint: an option we
+cannot make sense of is as good as none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+import msgpack
+
+from toril.errors import InvalidInput
+from toril.job import JobRecord, JobSpec, State
+from toril.outcome import CANCELLED, Failure, Lease
+from toril.storage.bullmq.leases import Note, write_note
+from toril.storage.bullmq.terms import PRIVATE, Options, read_terms, some, whole, write_terms
+from toril.storage.protocol import Claimed
+
+Fields = Mapping[bytes, bytes]
+
+STATES: Final = {state.value.encode(): state for state in State}
+STALLED_TEXT: Final = b"job stalled more than allowable limit"
+CANCELLED_TEXT: Final = b"cancelled while it ran; its worker is gone"
+KIND: Final = "toril-kind"
+
+
+def pack(value: object) -> bytes:
+    """Pack plain data, text as text; what is not UTF-8 is escaped, so that Node can read it."""
+    return cast("bytes", msgpack.packb(value, use_bin_type=True, unicode_errors="backslashreplace"))
+
+
+def clean(text: str) -> str:
+    """Escape what UTF-8 cannot hold."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def dumps(value: object) -> str:
+    """Write JSON as Node does."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def fields_of(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Read a hash as scripts return it."""
+    parts = iter(flat)
+    return dict(zip(parts, parts, strict=True))
+
+
+# -- jobs on their way in ----------------------------------------------------------------------
+
+
+def options_of(spec: JobSpec) -> Options:
+    """The options of a job as Node would pack them."""
+    options: Options = {**write_terms(spec.terms), "jobId": spec.id}
+    private = dict(cast("Options", options.get(PRIVATE, {})))
+    if spec.origin:
+        private["o"] = spec.origin
+    if spec.reply:
+        private["w"] = 1
+    if private:
+        options[PRIVATE] = private
+    return options
+
+
+def check_payload(what: str, payload: bytes) -> str:
+    """Refuse data that Node could not read."""
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            f"{what}: {len(payload):,} bytes that are not UTF-8; the BullMQ wire holds JSON text"
+        ) from None
+
+
+# -- jobs on their way out ---------------------------------------------------------------------
+
+
+def read_options(fields: Fields) -> Options:
+    """Decode a job's options; none if they are not what they should be."""
+    try:
+        options = json.loads(fields.get(b"opts", b"{}"))
+    except ValueError:
+        return {}
+    return options if isinstance(options, dict) else {}
+
+
+def read_spec(job_id: str, fields: Fields, options: Options) -> JobSpec:
+    """Make a spec from a job's hash."""
+    private = _dict(options.get(PRIVATE))
+    origin = private.get("o")
+    return JobSpec(
+        id=job_id,
+        name=_text(fields.get(b"name", b"")),
+        payload=fields.get(b"data", b"{}"),
+        terms=read_terms(number(fields, b"priority"), options, private),
+        origin=origin if isinstance(origin, str) else "",
+        reply=bool(private.get("w")) or b"toril-w" in fields,
+    )
+
+
+def read_claimed(job_id: str, fields: Fields, token: str, now_ms: int) -> Claimed:
+    """Make a job in hand from its hash."""
+    options = read_options(fields)
+    spec = read_spec(job_id, fields, options)
+    made = attempts_made(fields)
+    started, stalls = number(fields, b"ats"), number(fields, b"stc")
+    created = number(fields, b"timestamp")
+    note: Note = {
+        "made_ms": created,
+        "ats": started,
+        "stc": stalls,
+        "lifo": spec.terms.lifo,
+        "keep_completed": options.get("removeOnComplete"),
+        "keep_failed": options.get("removeOnFail"),
+        "ttl_ms": spec.terms.result_ttl_ms,
+        "stacks": some(options.get("stackTraceLimit")),
+        "attempts": whole(options.get("attempts")) if _is_childs_fault(fields) else None,
+    }
+    return Claimed(
+        spec=spec,
+        lease=Lease(job_id=job_id, token=token, attempt=made + 1, note=write_note(note)),
+        created_ms=created,
+        age_ms=max(0, now_ms - created),
+        started=started,
+        attempts_made=made,
+        stalls=stalls,
+        doom=_read_doom(fields),
+    )
+
+
+def _is_childs_fault(fields: Fields) -> bool:
+    return fields.get(b"defa", b"").startswith(b"child ")
+
+
+def _read_doom(fields: Fields) -> Failure | None:
+    reason = fields.get(b"defa")
+    if b"data" not in fields:
+        return Failure(kind="JobMissing", reason="only its id was in line; its data is gone")
+    if reason is None:
+        return None
+    kind = "ChildFailed" if _is_childs_fault(fields) else "JobStalled"
+    return Failure(kind=CANCELLED if reason == CANCELLED_TEXT else kind, reason=_text(reason))
+
+
+def read_record(job_id: str, fields: Fields, state: State, due_ms: int | None) -> JobRecord:
+    """Make a stored job from its hash."""
+    options = read_options(fields)
+    completed = state is State.COMPLETED
+    worker = fields.get(b"pb")
+    return JobRecord(
+        spec=read_spec(job_id, fields, options),
+        state=state,
+        created_ms=number(fields, b"timestamp"),
+        due_ms=due_ms if state is State.DELAYED else None,
+        attempts_made=attempts_made(fields),
+        attempts_started=number(fields, b"ats"),
+        stalls=number(fields, b"stc"),
+        processed_ms=number(fields, b"processedOn") or None,
+        finished_ms=number(fields, b"finishedOn") or None,
+        worker_id=None if worker is None else _text(worker),
+        progress=fields.get(b"progress"),
+        result=fields.get(b"returnvalue") if completed else None,
+        failure=None if completed else read_failure(fields),
+        stacktrace=read_stacks(fields.get(b"stacktrace")),
+    )
+
+
+def read_failure(fields: Fields) -> Failure | None:
+    """Read why a job failed last."""
+    reason = fields.get(b"failedReason")
+    if reason is None:
+        return None
+    kind = fields.get(KIND.encode())
+    text = _text(reason)
+    if kind is None and text[:1] == text[-1:] == '"' and len(text) > 1:
+        text = _unquote(text)
+    stacks = read_stacks(fields.get(b"stacktrace"))
+    return Failure(
+        kind="Error" if kind is None else _text(kind),
+        reason=text,
+        stack=stacks[-1] if stacks else "",
+    )
+
+
+def _unquote(text: str) -> str:
+    """Undo what the official Python client does to the last failure's reason."""
+    try:
+        return str(json.loads(text))
+    except ValueError:
+        return text
+
+
+def read_stacks(raw: bytes | None) -> tuple[str, ...]:
+    """Read the stack traces of a job, oldest first."""
+    try:
+        stacks = json.loads(raw or b"[]")
+    except ValueError:
+        return ()
+    return tuple(one for one in stacks if isinstance(one, str) and one) if stacks else ()
+
+
+def add_stack(raw: bytes | None, failure: Failure, limit: int | None) -> str:
+    """Append a stack trace to those of a job, as JSON."""
+    stacks = [*read_stacks(raw), *([clean(failure.stack)] if failure.stack else [])]
+    if limit is not None:
+        stacks = stacks[-limit:] if limit > 0 else []
+    return dumps(stacks)
+
+
+def attempts_made(fields: Fields) -> int:
+    """How many attempts ended; older jobs have the long name."""
+    return number(fields, b"atm") or number(fields, b"attemptsMade")
+
+
+def number(fields: Fields, name: bytes) -> int:
+    """Read a whole number, 0 where there is none."""
+    try:
+        return int(float(fields.get(name, b"0")))
+    except ValueError:
+        return 0
+
+
+def _dict(value: object) -> Options:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")

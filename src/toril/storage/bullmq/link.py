@@ -1,0 +1,265 @@
+"""Hold the connection of a BullMQ storage, its clock and what it knows of queues."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
+
+from toril.clock import Clock, SystemClock
+from toril.errors import InvalidOption, StorageClosed, StorageError
+from toril.job import KEEP_ALL, Keep
+from toril.resp.client import Client, Reply, Settings
+from toril.resp.embedded import EmbeddedServer
+from toril.resp.replies import Argument
+from toril.resp.script import Script
+from toril.resp.url import Address, parse_url
+from toril.storage.bullmq.keys import Keys, check_tagging, check_twins, keys_of, twins_of
+from toril.storage.bullmq.official import OWN, own, scripts
+from toril.storage.bullmq.scripts import USED, Command
+from toril.storage.bullmq.waits import Endings, WakeUps
+from toril.storage.protocol import ALL_FEATURES, Feature
+
+CHUNK: Final = 100
+"""Items per call of a script of ours: keeps it under two milliseconds of server time."""
+
+ENDING_KEPT_MS: Final = 60_000
+_TOKENS: Final = 4096
+"""Claim tokens remembered, to know a repeated claim by."""
+_KNOWN_S: Final = 60.0
+_SKEW_S: Final = 30.0
+
+T = TypeVar("T")
+
+
+class Link:
+    """The connection to a server, alone, behind sentinels or as a cluster."""
+
+    def __init__(
+        self,
+        url: str | Address = "bullmq+redis://127.0.0.1:6379",
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        allow_eviction: bool = False,
+        batch: bool = True,
+        keep_completed: Keep = KEEP_ALL,
+        keep_failed: Keep = KEEP_ALL,
+    ) -> None:
+        self.address = parse_url(url) if isinstance(url, str) else url
+        if self.address.layout != "bullmq":
+            raise InvalidOption(f"{self.address.safe}: not a BullMQ URL; write 'bullmq+redis://…'")
+        check_tagging(self.address)
+        scripts()  # a missing extra or a changed file shows now, not at the first job
+        self.clock: Clock = clock or SystemClock()
+        self.now_ms = 0
+        """What scripts are told as the time; 0, outside of tests, for the server's clock."""
+        self.batch = batch
+        """Whether plain jobs go through our batch scripts; the official ones do the rest."""
+        self.keep_completed = keep_completed
+        self.keep_failed = keep_failed
+        self._allow_eviction = allow_eviction
+        self._settings = settings
+        self._server: EmbeddedServer | None = None
+        self._link: Client | None = None
+        self._opened = 0
+        self._opening = asyncio.Lock()
+        self._skew_ms = 0.0
+        self._skew_at = float("-inf")
+        self._known: dict[str, float] = {}
+        self._keys: dict[str, Keys] = {}
+        self._tokens: OrderedDict[str, int] = OrderedDict()
+        self._sent = 0
+        self._seen: dict[tuple[str, str], float] = {}
+        self._wakes: dict[str, WakeUps] = {}
+        self._endings: dict[str, Endings] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """Everything but bytes that are not JSON: Node must be able to read them."""
+        return ALL_FEATURES - {Feature.ANY_SERDE}
+
+    @property
+    def url(self) -> str:
+        """Where it is, without secrets."""
+        return self.address.safe
+
+    # -- life ------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect and check the server; pairs with `close`."""
+        async with self._opening:
+            if not self._opened:
+                await self._connect()
+            self._opened += 1
+
+    async def _connect(self) -> None:
+        address = self.address
+        try:
+            if address.kind == "embedded":
+                self._server = EmbeddedServer(address.path or None)
+                await self._server.start()
+                address = replace(address, kind="unix", path=str(self._server.socket))
+            self._link = Client(address, self._settings)
+            self._link.learn(*_all_scripts())
+            await self._link.open()
+            await self._check_server(self._link)
+        except BaseException:
+            await self._disconnect()
+            raise
+
+    async def _check_server(self, link: Client) -> None:
+        info = await link.server_version()
+        least = (7, 2) if info.name == "valkey" else (7, 0)
+        if info.version < least:
+            found, needed = (".".join(map(str, one)) for one in (info.version, least))
+            raise StorageError(f"{self.url}: {info.name} {found} is too old; toril needs {needed}")
+        if info.maxmemory_policy not in ("noeviction", "") and not self._allow_eviction:
+            raise StorageError(
+                f"{self.url}: maxmemory-policy is {info.maxmemory_policy}: the server may delete "
+                "jobs; set it to noeviction, or pass allow_eviction=True"
+            )
+
+    async def close(self) -> None:
+        """End one `open`; at the last one blocked calls return."""
+        async with self._opening:
+            self._opened = max(0, self._opened - 1)
+            if not self._opened:
+                waits: list[WakeUps | Endings] = [*self._wakes.values(), *self._endings.values()]
+                self._wakes, self._endings = {}, {}
+                await asyncio.gather(*(one.close() for one in waits))
+                await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+        self._known.clear()
+        self._skew_at = float("-inf")
+
+    @property
+    def client(self) -> Client:
+        """The open connection."""
+        if self._link is None:
+            raise StorageClosed(f"{self!r} is not open; use `async with`, or await open() first")
+        return self._link
+
+    # -- queues ----------------------------------------------------------------------------
+
+    def keys(self, queue: str) -> Keys:
+        """The keys of a queue."""
+        found = self._keys.get(queue)
+        if found is None:
+            found = self._keys[queue] = keys_of(self.address, queue)
+        return found
+
+    async def meet(self, queue: str) -> Keys:
+        """The keys of a queue, after a look for twins that its other clients would not see."""
+        client, now = self.client, self.clock.monotonic()
+        if self._known.get(queue, float("-inf")) <= now - _KNOWN_S:
+            if self.address.hash_tag is None and "{" not in queue:
+                untagged, lean = twins_of(self.address, queue)
+                found = [await client.call(key, "EXISTS", key) for key in (untagged, lean)]
+                check_twins(self.address, queue, bool(found[0]), bool(found[1]))
+            if queue not in self._known:
+                await self._load(queue)
+            self._known[queue] = now
+        return self.keys(queue)
+
+    async def _load(self, queue: str) -> None:
+        """Give the queue's server the scripts it lacks.
+
+        The client would do it too, one by one; but then the commands of a first pipeline might
+        run in another order than they were sent in.
+        """
+        base = self.keys(queue).base
+        wanted = _all_scripts()
+        there = await self.client.call(base, "SCRIPT", "EXISTS", *(one.sha for one in wanted))
+        known = cast("list[int]", there)
+        lacking = [one for one, here in zip(wanted, known, strict=True) if not here]
+        if lacking:
+            await self.pipe(queue, [("SCRIPT", "LOAD", one.text) for one in lacking])
+
+    async def now(self) -> int:
+        """The server's time in ms, as near as this side can tell."""
+        if self.now_ms:
+            return self.now_ms
+        mono = time.monotonic()
+        if mono - self._skew_at > _SKEW_S:
+            before = time.time()
+            seconds, micros = cast("list[bytes]", await self.client.call("", "TIME"))
+            server = int(seconds) + int(micros) / 1e6
+            self._skew_ms = (server - (before + time.time()) / 2) * 1000
+            self._skew_at = mono
+        return round(time.time() * 1000 + self._skew_ms)
+
+    def know(self, token: str) -> int:
+        """Tell how often a claim's token was sent before, and remember it."""
+        again = self._tokens.get(token, 0)
+        self._tokens[token] = again + 1
+        if len(self._tokens) > _TOKENS:
+            self._tokens.popitem(last=False)
+        return again
+
+    def wake(self, queue: str) -> WakeUps:
+        """Those who wait for work in a queue."""
+        wakes = self._wakes.get(queue)
+        if wakes is None:
+            wakes = self._wakes[queue] = WakeUps(self.client, self.keys(queue).of("marker"))
+        return wakes
+
+    # -- calls -----------------------------------------------------------------------------
+
+    async def own(self, name: str, queue: str, *args: Argument, durable: bool = False) -> Any:
+        """Run one of our own scripts."""
+        base = self.keys(queue).base
+        return await self.client.run(own(name), base, await self.now(), *args, durable=durable)
+
+    async def own_command(self, name: str, queue: str, *args: Argument) -> Command:
+        """Write the command that runs one of our own scripts, for a pipeline."""
+        script = own(name)
+        return ("EVALSHA", script.sha, 1, self.keys(queue).base, await self.now(), *args)
+
+    async def official(self, queue: str, command: Command) -> Reply:
+        """Run an official script."""
+        return await self.client.call(self.keys(queue).base, *command)
+
+    async def secure(self, queue: str) -> None:
+        """Return when what was written is as safe as `durability` asks."""
+        if self.client.settings.durability != "memory":
+            # Copies get the writes in order: who has this one has those before it.
+            await self.own("mark", queue, durable=True)
+
+    async def pipe(
+        self, queue: str, commands: Sequence[Command], *, once: bool = False
+    ) -> list[Any]:
+        """Send commands together; raise the first error among the replies."""
+        replies = await self.client.pipeline(self.keys(queue).base, commands, once=once)
+        for reply in replies:
+            check_reply(reply)
+        return replies
+
+
+def _all_scripts() -> list[Script]:
+    return [*(scripts()[name] for name in USED), *(own(name) for name in OWN)]
+
+
+def check_reply(reply: object) -> None:
+    """Raise an error among replies, also one inside a transaction."""
+    for part in reply if isinstance(reply, list) else (reply,):
+        if isinstance(part, Exception):
+            raise part
+
+
+def chunks(items: Sequence[T], size: int = CHUNK) -> Iterable[Sequence[T]]:
+    """Cut a sequence into pieces."""
+    return (items[first : first + size] for first in range(0, len(items), size))

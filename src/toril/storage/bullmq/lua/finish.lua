@@ -1,0 +1,90 @@
+-- Complete plain jobs and hand out plain ones, as moveToFinished and moveToActive do one by one,
+-- if the queue is plain too: not paused, no bounds, no delayed job due, nobody with a priority
+-- before the end of the line. From the first that is not plain, all is left untouched for the
+-- official scripts, so that things happen in the order in which they would do them.
+-- ARGV[2]  lease in ms      ARGV[3]  name of the worker
+-- ARGV[4]  stem of the tokens: the n-th job handed out gets the lock `<stem><n>`
+-- ARGV[5]  how many to hand out at most
+-- ARGV[6]  how long an ending stays readable, in ms
+-- ARGV[7…] id, token, result, '1' if the job is kept, keep time in ms or '', packed ending or ''
+-- Returns {flags, more, next due or -1, {id, fields} …}: '1' for each job that was completed, '0'
+-- for each that was left; more is 1 where the official scripts may find jobs to hand out
+-- Events: completed, active, drained
+local lease, worker, stem, want = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
+local events, delayed = base .. 'events', base .. 'delayed'
+local flags, found = {}, {}
+local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'max')
+local plain = not attributes[1] and not attributes[2] and not attributes[3]
+local due = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
+local next_due = due[2] and tonumber(due[2]) or -1
+if want > 0 and next_due >= 0 and next_due < (now + 1) * 0x1000 then plain = false end
+local open = plain
+local more = want > 0 and not plain
+
+local function is_drained()
+  return call('LLEN', wait) == 0 and call('LLEN', active) == 0 and call('ZCARD', prioritized) == 0
+end
+
+local function hand_out()
+  local id = call('LINDEX', wait, -1)
+  if not id then
+    if call('ZCARD', prioritized) > 0 then more = true else call('DEL', base .. 'pc') end
+    return false
+  end
+  if string.sub(id, 1, 2) == '0:' then
+    more = true
+    return false
+  end
+  call('RPOPLPUSH', wait, active)
+  local job = base .. id
+  call('SET', job .. ':lock', stem .. (#found + 1), 'PX', lease)
+  call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+  call('HSET', job, 'processedOn', ARGV[1], 'pb', worker)
+  call('HINCRBY', job, 'ats', 1)
+  ring()
+  found[#found + 1] = {id, call('HGETALL', job)}
+  return true
+end
+
+local function complete(id, token, result, kept, ttl, ending)
+  local job = base .. id
+  if call('GET', job .. ':lock') ~= token then return false end
+  local ties = call('HMGET', job, 'parentKey', 'deid', 'defa', 'toril-w', 'opts')
+  if not ties[5] or ties[1] or ties[2] or ties[3] then return false end
+  if call('EXISTS', job .. ':dependencies', job .. ':unsuccessful') > 0 then return false end
+  if call('LREM', active, -1, id) == 0 then return false end
+  call('DEL', job .. ':lock')
+  call('SREM', base .. 'stalled', id)
+  if ending ~= '' and (ties[4] or private_of(id)['w']) then
+    call('SET', base .. 'toril-end:' .. id, ending, 'PX', ARGV[6])
+  end
+  if kept == '1' then
+    if ttl ~= '' then call('ZADD', base .. 'toril-ttl', now + tonumber(ttl), id) end
+    call('HINCRBY', job, 'atm', 1)
+    call('ZADD', base .. 'completed', ARGV[1], id)
+    call('HSET', job, 'returnvalue', result, 'finishedOn', ARGV[1])
+  else
+    call('DEL', job, job .. ':logs', job .. ':processed', job .. ':failed')
+  end
+  call('XADD', events, '*', 'event', 'completed', 'jobId', id, 'returnvalue', result,
+    'prev', 'active')
+  return true
+end
+
+if plain and #ARGV > 6 then call('XTRIM', events, 'MAXLEN', '~', max_events()) end
+for at = 7, #ARGV, 6 do
+  plain = plain and complete(unpack(ARGV, at, at + 5))
+  if plain then
+    local asked = #found < want
+    if asked and open then open = hand_out() end
+    -- One who asks for a job, and gets it or hears of a delayed one, looks no further.
+    if not (asked and (open or more or next_due >= 0)) and is_drained() then
+      call('XADD', events, '*', 'event', 'drained')
+    end
+  end
+  flags[#flags + 1] = plain and '1' or '0'
+end
+if not plain then more = #found < want end
+while plain and open and #found < want do open = hand_out() end
+return {table.concat(flags), more and 1 or 0, math.floor(next_due / 0x1000), unpack(found)}

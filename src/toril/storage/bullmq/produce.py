@@ -1,0 +1,277 @@
+"""Hand jobs in, read them, take them back, wait for their endings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any, Final, cast
+
+import msgpack
+
+from toril.job import JobRecord, JobSpec, State
+from toril.outcome import CANCELLED, Failure
+from toril.storage.bullmq import codec
+from toril.storage.bullmq.codes import refused
+from toril.storage.bullmq.keys import Keys
+from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
+from toril.storage.bullmq.scripts import Command, call
+from toril.storage.bullmq.waits import Endings
+from toril.storage.protocol import Cancellation, Ending, EndingKind, Receipt, Removal
+
+_ADDED_AT_ONCE: Final = 50
+_BATCH: Final = 25
+"""Jobs per call of a batch script: keeps it under a millisecond of server time."""
+_CANCELLATIONS: Final = {
+    "x": Cancellation.CANCELLED,
+    "n": Cancellation.NOT_FOUND,
+    "a": Cancellation.PROCESSING,
+    "r": Cancellation.REQUESTED,
+    "c": Cancellation.COMPLETED,
+    "f": Cancellation.FAILED,
+}
+_REMOVALS: Final = {"x": Removal.REMOVED, "n": Removal.NOT_FOUND, "a": Removal.ACTIVE}
+
+
+class Produce(Link):
+    """The producer's verbs."""
+
+    async def enqueue(self, queue: str, jobs: Sequence[JobSpec]) -> Sequence[Receipt]:
+        """Store each job unless its id or dedup key is taken."""
+        keys = await self.meet(queue)
+        for spec in jobs:
+            codec.check_payload(f"data of job {spec.id!r}", spec.payload)
+        receipts: list[Receipt] = []
+        for some in chunks(jobs, _ADDED_AT_ONCE):
+            receipts += await self._add(keys, queue, some)
+        if jobs:
+            await self.secure(queue)
+        return receipts
+
+    async def _add(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
+        """Add jobs in one pipeline, in their order: plain ones together, the others one by one."""
+        commands: list[Command] = []
+        places: list[tuple[int, int]] = []
+        for is_plain, group in groupby(jobs, lambda spec: self.batch and _is_plain(spec)):
+            for some in chunks(list(group), _BATCH if is_plain else 1):
+                if is_plain:
+                    commands.append(await self.own_command("add", queue, *_added(some)))
+                else:
+                    commands += await self._transaction(keys, queue, some[0])
+                places += [(len(commands) - 1, at) for at in range(len(some))]
+        replies = await self.pipe(queue, commands)
+        receipts = [
+            await self._read_added(queue, spec, replies[place], at)
+            for spec, (place, at) in zip(jobs, places, strict=True)
+        ]
+        left = [at for at, receipt in enumerate(receipts) if receipt is None]
+        return await self._add_left(keys, queue, jobs, receipts, left)
+
+    async def _read_added(self, queue: str, spec: JobSpec, reply: Any, at: int) -> Receipt | None:
+        """Read what became of a job; None for one that the batch script left."""
+        if isinstance(reply, list):
+            return await self._receipt(queue, spec, *reply)
+        added = reply[at : at + 1] == b"1"
+        return Receipt(id=spec.id, created=True, state=State.WAITING) if added else None
+
+    async def _add_left(
+        self,
+        keys: Keys,
+        queue: str,
+        jobs: Sequence[JobSpec],
+        receipts: Sequence[Receipt | None],
+        left: Sequence[int],
+    ) -> list[Receipt]:
+        """Add officially what the batch script left: taken ids, and all in a queue not plain."""
+        found = dict(enumerate(receipts))
+        commands = [
+            command for at in left for command in await self._transaction(keys, queue, jobs[at])
+        ]
+        if commands:
+            answers = (await self.pipe(queue, commands))[3::4]
+            for at, answer in zip(left, answers, strict=True):
+                found[at] = await self._receipt(queue, jobs[at], *answer)
+        return [receipt for receipt in found.values() if receipt is not None]
+
+    async def _transaction(self, keys: Keys, queue: str, spec: JobSpec) -> list[Command]:
+        """Write the commands that ask who has an id and add the job by the official script."""
+        dedup = spec.terms.dedup
+        return [
+            ("MULTI",),
+            await self.own_command(
+                "ready",
+                queue,
+                *(spec.id, spec.origin, int(spec.requeue_failed)),
+                "" if dedup is None else dedup.key,
+            ),
+            add_command(keys, spec, await self.now()),
+            ("EXEC",),
+        ]
+
+    async def _receipt(
+        self, queue: str, spec: JobSpec, there: Sequence[bytes], added: bytes | int
+    ) -> Receipt:
+        if isinstance(added, int) and added < 0:
+            raise refused("add", spec.id, added)
+        holder = _decode(added)
+        if there and there[2]:
+            holder = there[2].decode()
+        if not there and holder == spec.id:
+            return Receipt(id=spec.id, created=True, state=first_state(spec))
+        if holder != spec.id or (there and there[2]):
+            if spec.reply:
+                await self.own("mark", queue, holder)
+            (record,) = await self.get(queue, [holder])
+            state = None if record is None else record.state
+            return Receipt(id=holder, created=False, state=state, deduplicated=True)
+        ours = there[1] == b"1"
+        if spec.reply and not ours:
+            await self.own("mark", queue, spec.id)
+        return Receipt(id=spec.id, created=ours, state=codec.STATES[there[0]])
+
+    async def get(self, queue: str, ids: Sequence[str]) -> Sequence[JobRecord | None]:
+        """Read jobs."""
+        records: list[JobRecord | None] = []
+        for some in chunks(ids):
+            found = await self.own("get", queue, *some)
+            records += [read_found(job_id, one) for job_id, one in zip(some, found, strict=True)]
+        return records
+
+    async def cancel(
+        self, queue: str, ids: Sequence[str], running: bool = False
+    ) -> Sequence[Cancellation]:
+        """Delete jobs that have not started; with `running`, ask the owners of those that have."""
+        letters = await self._drop("request" if running else "cancel", queue, ids)
+        return [_CANCELLATIONS[letter] for letter in letters]
+
+    async def remove(self, queue: str, ids: Sequence[str]) -> Sequence[Removal]:
+        """Delete jobs in any state but active."""
+        return [_REMOVALS[letter] for letter in await self._drop("remove", queue, ids)]
+
+    async def _drop(self, mode: str, queue: str, ids: Sequence[str]) -> str:
+        letters = ""
+        for some in chunks(ids):
+            answer = (await self.own("drop", queue, mode, ENDING_KEPT_MS, *some)).decode()
+            for job_id, letter in zip(some, answer, strict=True):
+                letters += await self.drop_officially(queue, job_id) if letter == "o" else letter
+        return letters
+
+    async def drop_officially(self, queue: str, job_id: str) -> str:
+        """Remove a job that belongs to a flow or a scheduler, with all that hangs on it."""
+        keys = self.keys(queue)
+        command = call("removeJob", keys, job_id, "1", keys.base, job_id=job_id)
+        code = cast("int", await self.official(queue, command))
+        if code < 0:
+            raise refused("removeJob", job_id, code)
+        return "x" if code else "a"
+
+    async def keep(self, queue: str, ids: Sequence[str], keep_ms: int | None) -> Sequence[bool]:
+        """Restart the keep time of finished jobs."""
+        flags = ""
+        for some in chunks(ids):
+            till = "" if keep_ms is None else keep_ms
+            flags += (await self.own("keep", queue, till, *some)).decode()
+        return [flag == "1" for flag in flags]
+
+    async def finished(self, queue: str, ids: Sequence[str], block_ms: int) -> Sequence[Ending]:
+        """Return the endings known now, or wait for the first one."""
+        endings = self._endings.get(queue)
+        if endings is None:
+            key = self.keys(queue).of("events")
+            endings = self._endings[queue] = Endings(self.client, key)
+        asked = list(dict.fromkeys(ids))
+
+        async def ask() -> Sequence[Ending]:
+            found: list[Ending] = []
+            for some in chunks(asked):
+                answers = await self.own("ended", queue, *some)
+                for job_id, answer in zip(some, answers, strict=True):
+                    if answer is not None:
+                        found.append(_ending(job_id, answer, endings.told(job_id)))
+            return found
+
+        deadline = self.clock.monotonic() + block_ms / 1000
+        return await endings.wait(asked, self.clock, deadline, ask)
+
+
+def _is_plain(spec: JobSpec) -> bool:
+    terms = spec.terms
+    return not (terms.delay_ms or terms.priority or terms.lifo or terms.dedup)
+
+
+def _added(jobs: Iterable[JobSpec]) -> list[str | bytes]:
+    parts: list[str | bytes] = []
+    for spec in jobs:
+        options = codec.clean(codec.dumps(codec.options_of(spec)))
+        parts += (spec.id, codec.clean(spec.name), spec.payload, options)
+    return parts
+
+
+def first_state(spec: JobSpec) -> State:
+    """The state of a job that was just added."""
+    if spec.terms.delay_ms:
+        return State.DELAYED
+    return State.PRIORITIZED if spec.terms.priority else State.WAITING
+
+
+_ADD: Final = {
+    State.DELAYED: "addDelayedJob",
+    State.PRIORITIZED: "addPrioritizedJob",
+    State.WAITING: "addStandardJob",
+}
+
+
+def add_command(keys: Keys, spec: JobSpec, now_ms: int) -> Command:
+    """Write the command that adds a job by the official script for its kind."""
+    dedup = spec.terms.dedup
+    head = codec.pack(
+        [
+            *(keys.base, spec.id, codec.clean(spec.name), now_ms, None, None, None, None),
+            None if dedup is None else keys.dedup(dedup.key),
+        ]
+    )
+    options = codec.pack(codec.options_of(spec))
+    return call(_ADD[first_state(spec)], keys, head, spec.payload, options)
+
+
+def _decode(raw: bytes | int) -> str:
+    return raw.decode() if isinstance(raw, bytes) else str(raw)
+
+
+def read_found(job_id: str, found: Sequence[Any] | None) -> JobRecord | None:
+    """Read what `get.lua` found of one job."""
+    if found is None:
+        return None
+    state, score, flat = found
+    due_ms = None if score is None else int(float(score)) // 4096
+    return codec.read_record(job_id, codec.fields_of(flat), codec.STATES[state], due_ms)
+
+
+def _ending(job_id: str, answer: Sequence[Any], told: tuple[bytes, ...] | None) -> Ending:
+    kind: bytes = answer[0]
+    value: Any = answer[1] if len(answer) > 1 else None
+    if kind == b"completed":
+        return Ending(id=job_id, kind=EndingKind.COMPLETED, result=value or b"null")
+    if kind == b"failed":
+        return _failed(job_id, codec.read_failure(codec.fields_of(value)))
+    if value is not None:
+        word, *rest = cast("list[bytes]", msgpack.unpackb(value, raw=True))
+        return _left(job_id, word, rest)
+    if told is not None and told[0] in (b"completed", b"failed"):
+        return _left(job_id, told[0], list(told[1:]))
+    return Ending(id=job_id, kind=EndingKind.GONE)
+
+
+def _left(job_id: str, word: bytes, rest: Sequence[bytes]) -> Ending:
+    """Read what a job left behind: how it ended, its result or reason, the kind of failure."""
+    if word == b"completed":
+        return Ending(id=job_id, kind=EndingKind.COMPLETED, result=rest[0])
+    if word == b"failed":
+        kind = rest[1].decode(errors="replace") if len(rest) > 1 else "Error"
+        return _failed(job_id, Failure(kind=kind, reason=rest[0].decode(errors="replace")))
+    return Ending(id=job_id, kind=EndingKind(word.decode()))
+
+
+def _failed(job_id: str, failure: Failure | None) -> Ending:
+    cancelled = failure is not None and failure.kind == CANCELLED
+    kind = EndingKind.CANCELLED if cancelled else EndingKind.FAILED
+    return Ending(id=job_id, kind=kind, failure=failure)

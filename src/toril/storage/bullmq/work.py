@@ -1,0 +1,267 @@
+"""Claim jobs, wait for them, keep their leases, find those whose owners are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from toril.errors import StorageUnavailable
+from toril.outcome import Lease
+from toril.resp.replies import Argument
+from toril.storage.bullmq import codec
+from toril.storage.bullmq.crew import Crew, worker_name
+from toril.storage.bullmq.heart import in_order, read_renewal, renew_commands
+from toril.storage.bullmq.keys import Keys
+from toril.storage.bullmq.link import CHUNK, ENDING_KEPT_MS
+from toril.storage.bullmq.repeat import Repeats
+from toril.storage.bullmq.scripts import Command, call, check_token
+from toril.storage.protocol import Batch, Claim, Claimed, Reaped, Renewal
+
+_GRANTED_AT_ONCE: Final = 25
+_NO_LEASE_MS: Final = 30_000
+_SWEPT_AT_ONCE: Final = 100
+
+
+@dataclass(slots=True)
+class Catch:
+    """What the replies of moveToActive brought together."""
+
+    jobs: list[Claimed] = field(default_factory=list)
+    repeating: list[tuple[str, dict[bytes, bytes]]] = field(default_factory=list)
+    limited_ms: int = 0
+    next_ms: int | None = None
+    empty: bool = False
+    rest: bool = False
+    """Whether the official scripts may find jobs that a batch script left."""
+
+    def take(self, reply: Sequence[Any], token: str, now_ms: int) -> None:
+        """Read one reply: a job, or why there is none."""
+        flat, raw_id, limited, _ = reply
+        if not flat or not raw_id:
+            self.empty = True
+            self.limited_ms = max(self.limited_ms, int(float(limited)))
+            return
+        job_id = raw_id.decode() if isinstance(raw_id, bytes) else str(raw_id)
+        self.add(job_id, codec.fields_of(flat), token, now_ms)
+
+    def add(self, job_id: str, fields: dict[bytes, bytes], token: str, now_ms: int) -> None:
+        """Note one job that is ours now."""
+        if b"rjk" in fields:
+            self.repeating.append((job_id, fields))
+        self.jobs.append(codec.read_claimed(job_id, fields, token, now_ms))
+
+    def batch(self) -> Batch:
+        """Give it as the contract wants it."""
+        return Batch(jobs=self.jobs, limited_for_ms=self.limited_ms, next_in_ms=self.next_ms)
+
+
+@dataclass(slots=True)
+class Ended:
+    """A job that was completed, as the batch script takes it."""
+
+    lease: Lease
+    result: bytes
+    kept: bool
+    ttl_ms: int | None
+    ending: bytes
+    done: bool = False
+
+    def arguments(self) -> tuple[Argument, ...]:
+        """Flatten it for the script."""
+        ttl = "" if self.ttl_ms is None else self.ttl_ms
+        lease = self.lease
+        return (lease.job_id, lease.token, self.result, int(self.kept), ttl, self.ending)
+
+
+class Work(Repeats, Crew):
+    """The worker's verbs but `settle`."""
+
+    async def claim(self, queue: str, claim: Claim) -> Batch:
+        """Lease up to `count` jobs that may start now."""
+        keys = await self.meet(queue)
+        await self.show(queue, claim)
+        try:
+            catch = await self._claim(keys, queue, claim)
+        except StorageUnavailable:
+            # Nothing is sent twice by itself; the second time looks for what the first one got.
+            catch = await self._claim(keys, queue, claim)
+        return await self.go_on(queue, catch)
+
+    async def _claim(self, keys: Keys, queue: str, claim: Claim) -> Catch:
+        catch = Catch()
+        if self.know(claim.token):
+            await self.recall(queue, claim, catch)
+        await self.fill(keys, queue, claim, catch)
+        return catch
+
+    async def recall(
+        self, queue: str, claim: Claim, catch: Catch, tokens: Sequence[str] = ()
+    ) -> None:
+        """Find what was granted already to a claim that is repeated."""
+        found = await self.own("granted", queue, claim.lease_ms, claim.token, *tokens)
+        now = await self.now()
+        for raw_id, lock, flat in found:
+            catch.add(raw_id.decode(), codec.fields_of(flat), lock.decode(), now)
+
+    async def fill(self, keys: Keys, queue: str, claim: Claim, catch: Catch) -> None:
+        """Ask for jobs until there are enough, or no more."""
+        if self.batch and claim.rate is None:
+            more = True
+            while more and len(catch.jobs) < claim.count:
+                more = await self.finish(queue, (), claim, catch)
+            if not catch.rest or len(catch.jobs) >= claim.count:
+                return
+        while True:
+            want = min(claim.count - len(catch.jobs), _GRANTED_AT_ONCE)
+            now = await self.now()
+            tokens = [self.wire_token(claim.token) for _ in range(max(0, want))]
+            commands = [grant_command(keys, claim, token, now) for token in tokens]
+            replies = await self.pipe(queue, [*commands, next_command(keys)], once=True)
+            for token, reply in zip(tokens, replies, strict=False):
+                catch.take(reply, token, now)
+            catch.next_ms = read_next(replies[-1], now)
+            if catch.empty or len(catch.jobs) >= claim.count:
+                return
+
+    async def finish(
+        self,
+        queue: str,
+        ended: Sequence[Ended],
+        claim: Claim | None,
+        catch: Catch,
+        most: int = _GRANTED_AT_ONCE,
+    ) -> bool:
+        """Complete plain jobs and fetch plain ones; tell whether there may be more to fetch.
+
+        What was completed is marked so.
+        """
+        want = 0
+        stem = worker = ""
+        if claim is not None:
+            want = min(max(0, claim.count - len(catch.jobs)), most)
+            stem, worker = f"{self.wire_token(claim.token)}.", codec.clean(worker_name(claim))
+        now = await self.now()
+        args: list[Argument] = [_NO_LEASE_MS if claim is None else claim.lease_ms, worker, stem]
+        args += (want, ENDING_KEPT_MS)
+        for one in ended:
+            args += one.arguments()
+        command = await self.own_command("finish", queue, *args)
+        ((flags, more, next_due, *found),) = await self.pipe(queue, [command], once=True)
+        for one, flag in zip(ended, flags.decode(), strict=True):
+            one.done = flag == "1"
+        for number, (raw_id, flat) in enumerate(found, 1):
+            catch.add(raw_id.decode(), codec.fields_of(flat), f"{stem}{number}", now)
+        catch.next_ms = None if next_due < 0 else max(0, next_due - now)
+        catch.rest = bool(more)
+        return len(found) == want and not more
+
+    def wire_token(self, token: str) -> str:
+        """Derive a token that is sent for one job and never again."""
+        self._sent += 1
+        return f"{token}:{self._sent}"
+
+    async def go_on(self, queue: str, catch: Catch) -> Batch:
+        """Let schedulers make the jobs after those in hand, then hand them over."""
+        if catch.repeating:
+            held = {job.spec.id for job in catch.jobs}
+            for job_id, fields in catch.repeating:
+                if job_id in held:
+                    await self.carry_on(queue, job_id, fields)
+        return catch.batch()
+
+    async def wait(self, queues: Sequence[str], timeout_ms: int) -> None:
+        """Return when one of the queues may have work."""
+        outlooks = [ms for queue in queues for ms in await self.own("outlook", queue)]
+        wait_ms = min([timeout_ms, *(ms for ms in outlooks if ms >= 0)])
+        if wait_ms <= 0:
+            return
+        waits = [
+            asyncio.ensure_future(self.wake(queue).wait(self.clock, wait_ms / 1000))
+            for queue in queues
+        ]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        for one in done:
+            one.result()
+
+    def poke(self) -> None:
+        """Let blocked calls look again; for tests that move the clock."""
+        for wakes in self._wakes.values():
+            wakes.poke()
+
+    async def renew(self, queue: str, leases: Sequence[Lease], lease_ms: int) -> Renewal:
+        """Prolong the leases still held; report the ones that are gone."""
+        keys = self.keys(queue)
+        lost: list[Lease] = []
+        cancelled: list[Lease] = []
+        _ = self.client
+        for some, commands in renew_commands(keys, leases, lease_ms, CHUNK):
+            replies = await self.pipe(queue, commands)
+            read_renewal(some, replies, lost, cancelled)
+        return in_order(leases, lost, cancelled)
+
+    async def reap(self, queue: str, max_stalls: int, interval_ms: int) -> Reaped:
+        """Put jobs back that were marked a pass ago and have no lease; mark the running ones.
+
+        Whoever finds the guard set learns when it falls, and need not sleep a whole interval.
+        """
+        keys = self.keys(queue)
+        now = await self.now()
+        guard = keys.of("stalled-check")
+        commands: list[Command] = [
+            call("moveStalledJobsToWait", keys, max_stalls, keys.base, now, interval_ms),
+            ("PTTL", guard),
+        ]
+        moved, guarded = await self.pipe(queue, commands)
+        ids = [one.decode() for one in moved]
+        text = codec.CANCELLED_TEXT
+        flags = (await self.own("sweep", queue, _SWEPT_AT_ONCE, text, *ids)).decode()
+        fates = list(zip(ids, flags, strict=True))
+        return Reaped(
+            stalled=[job_id for job_id, flag in fates if flag == "0"],
+            doomed=[job_id for job_id, flag in fates if flag == "1"],
+            next_in_ms=max(0, guarded),
+        )
+
+    async def lease_left_ms(self, queue: str, lease: Lease) -> int | None:
+        """How long a lease has to go, None if somebody else's or gone; for tests."""
+        key = self.keys(queue).lock(lease.job_id)
+        if await self.client.call(key, "GET", key) != lease.token.encode():
+            return None
+        return cast("int", await self.client.call(key, "PTTL", key))
+
+
+def grant_options(claim: Claim, token: str) -> dict[str, object]:
+    """The options of scripts that hand out jobs."""
+    options: dict[str, object] = {
+        "token": check_token(token),
+        "lockDuration": claim.lease_ms,
+        "name": codec.clean(worker_name(claim)),
+    }
+    if claim.rate is not None:
+        options["limiter"] = {"max": claim.rate.max, "duration": claim.rate.duration_ms}
+    return options
+
+
+def grant_command(keys: Keys, claim: Claim, token: str, now_ms: int) -> Command:
+    """Write the command that hands out one job."""
+    return call("moveToActive", keys, keys.base, now_ms, codec.pack(grant_options(claim, token)))
+
+
+def next_command(keys: Keys) -> Command:
+    """Write the command that finds the next delayed job."""
+    return ("ZRANGE", keys.of("delayed"), 0, 0, "WITHSCORES")
+
+
+def read_next(reply: Sequence[Any], now_ms: int) -> int | None:
+    """Read when the next delayed job falls due, in ms from now."""
+    if not reply:
+        return None
+    score = reply[0][1] if isinstance(reply[0], list) else reply[1]
+    return max(0, int(float(score)) // 4096 - now_ms)
