@@ -60,12 +60,18 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dump:
-    """A queue at one moment; `trail` is empty where the server keeps none."""
+    """A queue at one moment; `trail` is empty where the server keeps none.
+
+    `names_workers`, `tells_retries`: whether the trail says who did it, and that an attempt failed
+    and another follows. The BullMQ wire says neither.
+    """
 
     jobs: Sequence[JobView] = ()
     orphans: Sequence[str] = ()
     trail: Sequence[Step] = ()
     whole_trail: bool = True
+    names_workers: bool = True
+    tells_retries: bool = True
     by_id: Mapping[str, JobView] = field(init=False)
 
     def __post_init__(self) -> None:

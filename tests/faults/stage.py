@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.faults.bullmq_dump import BullmqLooker
 from tests.faults.checker import Case, check
 from tests.faults.crew import QUEUE, hand_in
 from tests.faults.dump import Dump, Looker
@@ -81,6 +82,15 @@ class Stage:
         self._reader = Reader(self.path)
         self._looker: Looker | None = None
         self._file_looker: FileLooker | None = None
+
+    @property
+    def on_bullmq(self) -> bool:
+        """Whether the queue is in the BullMQ layout."""
+        return self.url.startswith("bullmq+")
+
+    def through(self, port: int) -> str:
+        """The URL of the same storage by another port, that of a proxy."""
+        return f"{self.url.rpartition(':')[0]}:{port}"
 
     # -- programs --------------------------------------------------------------------------
 
@@ -192,7 +202,8 @@ class Stage:
     def looker(self) -> Looker:
         """A look at the server."""
         if self._looker is None:
-            self._looker = Looker(self.url, QUEUE)
+            kind = BullmqLooker if self.on_bullmq else Looker
+            self._looker = kind(self.url, QUEUE)
         return self._looker
 
     @property

@@ -53,9 +53,10 @@ def trail(*kinds: str, job: str = "j") -> list[Step]:
 
 def verdict(
     history: Sequence[Happening], jobs: Sequence[JobView] = (), steps: Sequence[Step] = (),
-    orphans: Sequence[str] = (), **rules: Any,
+    orphans: Sequence[str] = (), terse: bool = False, **rules: Any,
 ) -> list[str]:  # fmt: skip
-    dump = Dump(jobs=jobs, orphans=orphans, trail=steps)
+    told = not terse
+    dump = Dump(jobs=jobs, orphans=orphans, trail=steps, names_workers=told, tells_retries=told)
     return [found.rule for found in check(Case(history=history, dump=dump, **rules))]
 
 
@@ -86,6 +87,44 @@ def test_a_crash_a_retry_and_a_release_break_no_rule() -> None:
     )
     jobs = [view(result={"token": "t4"}, attempts=2, stalls=1, started=4, made=2)]
     assert verdict(history, jobs, steps) == []
+
+
+STALL = ("waiting<active", "stalled")
+
+
+def test_a_trail_that_names_nobody_and_no_retries_can_be_good() -> None:
+    starts = [line("run", "invoke", token=f"t{number}") for number in range(4)]
+    steps = trail(
+        *("added", "waiting", "active", *STALL, "active", "delayed<active", "waiting<delayed"),
+        *("active", "waiting<active", "active", "completed<active"),
+    )
+    jobs = [view(attempts=2, stalls=1, started=4, made=2)]
+    assert verdict([ACK, *starts], jobs, steps, terse=True) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "steps"),
+    [
+        ("I3", {}, ("active", "completed<active", "completed<active")),
+        ("I3", {}, ("active", *STALL, "completed<active")),
+        ("I3", {"state": "failed"}, ("failed",)),
+        ("I5", {"attempts": 2, "made": 3}, ("active", "completed<active")),
+        ("I5", {"stalls": 3}, (*("active", *STALL) * 3, "active", "completed<active")),
+        ("I8", {}, ("active", "active", "completed<active")),
+    ],
+)
+def test_a_trail_that_names_nobody_still_tells_of_broken_rules(
+    rule: str, facts: dict[str, Any], steps: tuple[str, ...]
+) -> None:
+    found = verdict([ACK], [view(**facts)], trail("added", *steps), terse=True)
+    assert found == [rule]
+
+
+def test_i5_more_runs_than_a_terse_trail_allows() -> None:
+    starts = [line("run", "invoke", token=f"t{number}") for number in range(4)]
+    steps = trail("added", "active", *STALL, "active", "completed<active")
+    jobs = [view(attempts=1, stalls=1, started=2, made=1)]
+    assert verdict([ACK, *starts], jobs, steps, terse=True) == ["I5"]
 
 
 def test_i1_an_acked_job_that_is_nowhere() -> None:

@@ -24,13 +24,9 @@ BACK_S = 5.0
 
 @pytest.fixture
 async def proxy(server: Server) -> AsyncIterator[Proxy]:
-    """A proxy before the server; `url_of` leads through it."""
+    """A proxy before the server; `Stage.through` leads through it."""
     async with Proxy(server.port) as proxy:
         yield proxy
-
-
-def url_of(proxy: Proxy) -> str:
-    return f"redis://127.0.0.1:{proxy.port}"
 
 
 async def kill_connections(stage: Stage, jobs: int, kills: int) -> None:
@@ -50,6 +46,7 @@ async def kill_connections(stage: Stage, jobs: int, kills: int) -> None:
     assert sum(job.stalls for job in dump.jobs) == 0
 
 
+@pytest.mark.on_bullmq
 async def test_n1_killed_connections_lose_and_double_nothing(stage: Stage) -> None:
     await kill_connections(stage, 800, 15)
 
@@ -62,7 +59,7 @@ async def test_n1_connections_killed_for_a_minute(stage: Stage) -> None:
 
 async def black_hole(stage: Stage, proxy: Proxy, seconds: float) -> None:
     """N2: one worker hears nothing for a while, and no reset tells it so."""
-    cut_off = stage.worker("cut-off", url=url_of(proxy))
+    cut_off = stage.worker("cut-off", url=stage.through(proxy.port))
     async with stage.queue() as queue:
         await stage.hand_in(queue, "j", stage.hold())
         await stage.started("j")
@@ -104,10 +101,11 @@ async def test_n2_a_worker_behind_a_black_hole_for_a_minute(stage: Stage, proxy:
     await black_hole(stage, proxy, 60)
 
 
+@pytest.mark.on_bullmq
 async def test_n3_a_worker_on_dead_sockets_is_at_work_again_in_time(
     stage: Stage, proxy: Proxy
 ) -> None:
-    worker = stage.worker("w", url=url_of(proxy))
+    worker = stage.worker("w", url=stage.through(proxy.port))
     await stage.ready(worker)
     async with stage.queue() as queue:
         await stage.hand_in(queue, "before", {})
@@ -130,9 +128,9 @@ async def test_n3_a_worker_on_dead_sockets_is_at_work_again_in_time(
 async def test_n4_a_reply_lost_after_the_command_ran_changes_nothing(
     stage: Stage, proxy: Proxy, verb: str
 ) -> None:
-    stage.worker("w", url=url_of(proxy), concurrency=3)
+    stage.worker("w", url=stage.through(proxy.port), concurrency=3)
     jobs = [f"j{number}" for number in range(6)]
-    async with stage.queue(url_of(proxy)) as queue:
+    async with stage.queue(stage.through(proxy.port)) as queue:
         # Once round in peace, or it would be the NOSCRIPT that is cut.
         await queue.enqueue("warm", {"do": "sleep", "seconds": 0.5})
         await stage.drained(1)

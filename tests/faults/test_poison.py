@@ -9,6 +9,7 @@ from tests.faults.stage import Stage
 from toril.event import Cursor, EventKind
 
 
+@pytest.mark.on_bullmq
 async def test_p1_a_handler_that_kills_the_process_runs_twice_and_then_fails(
     stage: Stage,
 ) -> None:
@@ -23,7 +24,10 @@ async def test_p1_a_handler_that_kills_the_process_runs_twice_and_then_fails(
         await stage.drained(2)
     dump = stage.check()
     bomb = dump.by_id["bomb"]
-    assert (bomb.state, bomb.stalls, bomb.started, bomb.made) == ("failed", 2, 2, 0)
+    # On the BullMQ wire a worker takes a doomed job once more, to fail it without its handler.
+    taken = 1 if stage.on_bullmq else 0
+    assert (bomb.state, bomb.stalls) == ("failed", 2)
+    assert (bomb.started, bomb.made) == (2 + taken, taken)
     assert "JobStalled" in bomb.failure
     assert len(stage.of("run", "invoke", job="bomb")) == 2
     assert dump.by_id["next"].state == "completed"

@@ -51,6 +51,7 @@ async def test_s1_a_server_frozen_for_forty_seconds(stage: Stage, server: Server
     await freeze(stage, server, 40)
 
 
+@pytest.mark.on_bullmq
 async def test_s2_a_killed_server_with_a_log_loses_nothing_acked(
     stage: Stage, serve: Callable[..., Server]
 ) -> None:
@@ -91,6 +92,7 @@ async def test_s3_a_server_that_forgot_everything_does_not_kill_the_worker(
     stage.check(lossy=True)
 
 
+@pytest.mark.on_bullmq
 async def test_s4_scripts_flushed_all_the_time_are_not_noticed(
     stage: Stage, server: Server
 ) -> None:

@@ -15,6 +15,7 @@ from tests.servers import Server
 from toril import Worker
 
 
+@pytest.mark.on_bullmq
 async def test_x1_jobs_shorter_than_the_grace_finish_and_no_new_one_starts(stage: Stage) -> None:
     worker = stage.worker("w", concurrency=4, shutdown_timeout=10)
     async with stage.queue() as queue:
@@ -35,6 +36,7 @@ async def test_x1_jobs_shorter_than_the_grace_finish_and_no_new_one_starts(stage
     assert all(job.started == 1 for job in stage.check().jobs)
 
 
+@pytest.mark.on_bullmq
 async def test_x2_a_job_longer_than_the_grace_goes_back_to_the_front_at_once(
     stage: Stage,
 ) -> None:
@@ -61,6 +63,7 @@ async def test_x2_a_job_longer_than_the_grace_goes_back_to_the_front_at_once(
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.on_bullmq
 async def test_x3_a_second_signal_hands_back_and_ends_at_once(
     stage: Stage, second: signal.Signals
 ) -> None:

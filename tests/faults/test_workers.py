@@ -32,6 +32,7 @@ async def kill_mid_job(stage: Stage, job: str, number: int) -> float:
     return again.t_mono - died
 
 
+@pytest.mark.on_bullmq
 async def test_w1_a_killed_workers_job_restarts_in_time(stage: Stage) -> None:
     assert await kill_mid_job(stage, "j", 1) <= RESTART_S
     job = stage.check().by_id["j"]
@@ -49,6 +50,7 @@ async def test_w1_fifty_times(stage: Stage) -> None:
     assert all(job.stalls == 1 for job in stage.check().jobs)
 
 
+@pytest.mark.on_bullmq
 async def test_w2_a_death_before_the_commit_runs_the_job_again_and_ends_it_once(
     stage: Stage,
 ) -> None:
@@ -66,6 +68,7 @@ async def test_w2_a_death_before_the_commit_runs_the_job_again_and_ends_it_once(
     assert job.result["proc"] == "heir"
 
 
+@pytest.mark.on_bullmq
 async def test_w3_a_death_after_the_commit_runs_nothing_again(stage: Stage) -> None:
     dying = stage.worker("dying", env={"TORIL_FAIL": "after_send:kill"})
     async with stage.queue() as queue:
@@ -79,6 +82,7 @@ async def test_w3_a_death_after_the_commit_runs_nothing_again(stage: Stage) -> N
     assert len(stage.of("run", "invoke", job="j")) == 1
 
 
+@pytest.mark.on_bullmq
 async def test_w3_with_a_refill_the_jobs_it_claimed_are_not_lost(stage: Stage) -> None:
     async with stage.queue() as queue:
         for job in "abc":
@@ -92,6 +96,7 @@ async def test_w3_with_a_refill_the_jobs_it_claimed_are_not_lost(stage: Stage) -
     assert dump.by_id["b"].stalls == 1  # granted with the commit, to one who died
 
 
+@pytest.mark.on_bullmq
 async def test_w4_a_zombie_overwrites_nothing_and_goes_on(stage: Stage) -> None:
     zombie = stage.worker("zombie")
     async with stage.queue() as queue:
@@ -120,6 +125,7 @@ async def test_w4_a_zombie_overwrites_nothing_and_goes_on(stage: Stage) -> None:
     assert not stage.of("commit", job="j", proc="zombie")
 
 
+@pytest.mark.on_bullmq
 async def test_w4_a_zombie_frozen_at_its_commit_is_refused_by_the_server(stage: Stage) -> None:
     zombie = stage.worker("zombie", env={"TORIL_FAIL": "before_commit:stop"})
     async with stage.queue() as queue:
