@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 import msgpack
 
+from toril.ids import token
 from toril.job import JobRecord, JobSpec, State
 from toril.outcome import CANCELLED, Failure
 from toril.storage.bullmq import codec
@@ -150,8 +151,8 @@ class Produce(Link):
     async def _drop(self, mode: str, queue: str, ids: Sequence[str]) -> str:
         letters = ""
         for some in chunks(ids):
-            answer = (await self.own("drop", queue, mode, ENDING_KEPT_MS, *some)).decode()
-            for job_id, letter in zip(some, answer, strict=True):
+            raw = await self.own("drop", queue, mode, ENDING_KEPT_MS, token(), *some)
+            for job_id, letter in zip(some, raw.decode(), strict=True):
                 letters += await self.drop_officially(queue, job_id) if letter == "o" else letter
         return letters
 
