@@ -15,6 +15,7 @@ from toril.storage.bullmq.crew import Crew, worker_name
 from toril.storage.bullmq.heart import in_order, read_renewal, renew_commands
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import CHUNK, ENDING_KEPT_MS
+from toril.storage.bullmq.mending import repairs_of
 from toril.storage.bullmq.repeat import Repeats
 from toril.storage.bullmq.scripts import Command, call, check_token
 from toril.storage.protocol import Batch, Claim, Claimed, Reaped, Renewal
@@ -30,6 +31,7 @@ class Catch:
 
     jobs: list[Claimed] = field(default_factory=list)
     repeating: list[tuple[str, dict[bytes, bytes]]] = field(default_factory=list)
+    broken: list[tuple[str, str, list[str | int]]] = field(default_factory=list)
     limited_ms: int = 0
     next_ms: int | None = None
     empty: bool = False
@@ -50,6 +52,8 @@ class Catch:
         """Note one job that is ours now."""
         if b"rjk" in fields:
             self.repeating.append((job_id, fields))
+        if repairs := repairs_of(fields):
+            self.broken.append((job_id, token, repairs))
         self.jobs.append(codec.read_claimed(job_id, fields, token, now_ms))
 
     def batch(self) -> Batch:
@@ -163,7 +167,9 @@ class Work(Repeats, Crew):
         return f"{token}:{self._sent}"
 
     async def go_on(self, queue: str, catch: Catch) -> Batch:
-        """Let schedulers make the jobs after those in hand, then hand them over."""
+        """Mend the jobs in hand, let schedulers make those after them, then hand them over."""
+        for job_id, lock, repairs in catch.broken:
+            await self.own("mend", queue, job_id, lock, *repairs)
         if catch.repeating:
             held = {job.spec.id for job in catch.jobs}
             for job_id, fields in catch.repeating:
