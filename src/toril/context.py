@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic
 
-from toril.errors import LeaseLost, UnsupportedFeature
+from toril.errors import InvalidInput, LeaseLost, UnsupportedFeature
 from toril.job import In
 from toril.outcome import LOST, Answer, AnswerKind, Lease
 from toril.serde import JsonSerde
 from toril.storage.protocol import Claimed, Notes, Storage
+from toril.text import printable
 
 _JSON = JsonSerde()
 _Send = Callable[[Lease], Awaitable[Sequence[Answer]]]
@@ -30,6 +31,7 @@ class Desk:
     loop: asyncio.AbstractEventLoop
     thread: int
     attempts: int | None = None
+    strict_progress: bool = False
 
 
 class JobContext(Generic[In]):
@@ -89,11 +91,13 @@ class JobContext(Generic[In]):
         return datetime.fromtimestamp(self._claimed.created_ms / 1000, UTC)
 
     def progress(self, value: object) -> Awaitable[None]:
-        """Record how far the job is, as any JSON value.
+        """Record how far the job is, as any JSON value; a `strict_progress` worker takes 0 to 100.
 
         Works in `async def` and plain handlers alike; in the latter it blocks. Raises
         `LeaseLost` when the job belongs to somebody else; then nothing is written.
         """
+        if self._desk.strict_progress:
+            self._check_percent(value)
         payload = _JSON.dumps(value)
         notes = self._notes("progress")
         return self._write(lambda lease: notes.progress(self.queue, [(lease, payload)]))
@@ -102,6 +106,13 @@ class JobContext(Generic[In]):
         """Append a line to the job's log; like `progress` in all else."""
         notes = self._notes("logs")
         return self._write(lambda lease: notes.log(self.queue, [(lease, line)]))
+
+    def _check_percent(self, value: object) -> None:
+        if type(value) is not int or not 0 <= value <= 100:
+            raise InvalidInput(
+                f"progress of job {self.id!r} in {self.queue!r}: {printable(value, 60)} is not a "
+                "whole number from 0 to 100; give one, or make the Worker without strict_progress"
+            )
 
     def _notes(self, what: str) -> Notes:
         storage = self._desk.storage

@@ -221,6 +221,7 @@ class _Crew(Generic[In, Out]):
             loop=asyncio.get_running_loop(),
             thread=threading.get_ident(),
             attempts=options.attempts,
+            strict_progress=options.strict_progress,
         )
         self._executor: Executor[In, Out] = Executor(
             handlers=handlers,

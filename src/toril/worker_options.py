@@ -53,7 +53,8 @@ class WorkerOptions:
     `lease`: how long a job stays with a worker that went silent. `heartbeat`: the longest gap
     between renewals (default: half the lease; cancel requests make it one second at most).
     `attempts` and `backoff` override what the jobs say. `max_reconnect_attempts` 0 is without
-    end. `shutdown_timeout` 0 hands running jobs back at once.
+    end. `shutdown_timeout` 0 hands running jobs back at once. `strict_progress`: handlers report
+    progress as whole numbers from 0 to 100, not as any JSON.
     """
 
     concurrency: int = 1
@@ -74,6 +75,7 @@ class WorkerOptions:
     block_timeout: Seconds = 5
     max_reconnect_attempts: int = 0
     on_lease_lost: OnLeaseLost = "signal"
+    strict_progress: bool = False
     logger: Logger | None = None
     metrics: MetricsCollector | None = None
 
@@ -94,6 +96,9 @@ class WorkerOptions:
             self.limiter.rate()
         _one_of("on_lease_lost", self.on_lease_lost, ("signal", "cancel"))
         _one_of("unknown", self.unknown, ("transient", "permanent"))
+        strict: object = self.strict_progress
+        if not isinstance(strict, bool):
+            raise InvalidOption(f"strict_progress={strict!r}: must be True or False")
         given: object = self.worker_id
         made = worker_id() if given is None or given == "" else check_name("worker", given)
         object.__setattr__(self, "worker_id", made)
@@ -196,5 +201,6 @@ class WorkerOverrides(TypedDict, total=False):
     block_timeout: Seconds
     max_reconnect_attempts: int
     on_lease_lost: OnLeaseLost
+    strict_progress: bool
     logger: Logger | None
     metrics: MetricsCollector | None

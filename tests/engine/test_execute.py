@@ -11,6 +11,7 @@ import pytest
 
 from tests.engine.conftest import Stage
 from toril import (
+    InvalidInput,
     InvalidOption,
     JobContext,
     JobFailed,
@@ -277,6 +278,22 @@ async def test_a_plain_handler_reports_progress_by_a_blocking_call(stage: Stage)
     job = await stage.queue.get_job("j")
     assert job is not None
     assert job.progress == 10
+
+
+@pytest.mark.parametrize("value", [-1, 101, 50.0, True, "50", {"done": 50}, None])
+async def test_strict_progress_refuses_what_is_no_percentage(stage: Stage, value: object) -> None:
+    async def handler(job: Ctx) -> object:
+        await job.progress(0)
+        await job.progress(100)
+        with pytest.raises(InvalidInput, match=r"progress of job 'j' .* from 0 to 100"):
+            job.progress(value)
+        return "went on"
+
+    async with Worker(stage.queue, handler, strict_progress=True):
+        assert await stage.queue.enqueue_and_wait("j", None) == "went on"
+    job = await stage.queue.get_job("j")
+    assert job is not None
+    assert job.progress == 100
 
 
 async def test_ten_workers_share_a_hundred_jobs_and_run_each_once(stage: Stage) -> None:

@@ -83,6 +83,7 @@ REFUSED: list[tuple[str, object, str]] = [
     ("on_lease_lost", "ignore", "'signal' or 'cancel'"),
     ("on_lease_lost", None, "'signal' or 'cancel'"),
     ("on_lease_lost", ["cancel"], "'signal' or 'cancel'"),
+    ("strict_progress", 1, "True or False"),
 ]
 
 
