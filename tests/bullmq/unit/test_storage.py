@@ -12,9 +12,9 @@ from tests.resp.proxy import Proxy
 from tests.servers import Server, valkey_binary
 from toril.errors import StorageError
 from toril.ids import ulid
-from toril.job import KEEP_ALL, KEEP_NONE, Keep, State, Terms
+from toril.job import KEEP_ALL, KEEP_NONE, JobSpec, Keep, State, Terms
 from toril.outcome import DONE, Completed
-from toril.storage import open_storage
+from toril.storage import open_bulk, open_storage
 from toril.storage.bullmq import BullmqStorage
 from toril.storage.protocol import Rate
 from toril.testing import Bench, MemoryRig, Rig
@@ -81,6 +81,30 @@ async def test_a_lean_twin_is_refused(server: Server) -> None:
         await storage.pause(queue, True)
     await storage.close()
     await lean.close()
+
+
+@pytest.mark.parametrize("tagging", ["on", "off"])
+async def test_the_lean_side_refuses_a_bullmq_twin(server: Server, tagging: str) -> None:
+    queue = f"twin{ulid()}"
+    peer = BullmqStorage(f"bullmq+{server.url}?hash_tag={tagging}")
+    await peer.open()
+    await Bench(LiveRig(peer), queue).add("a")
+    lean = open_storage(server.url)
+    await lean.open()
+    with pytest.raises(StorageError, match=r"a BullMQ queue of this name.*open it as 'bullmq\+…'"):
+        await lean.enqueue(queue, [JobSpec(id="b", payload=b"1")])
+    assert queue not in await lean.queues()
+    bulk = open_bulk(server.url)
+    with pytest.raises(StorageError, match="hash_tag=on if both are meant to exist"):
+        bulk.write_jobs(queue, ["b"], [b"1"])
+    bulk.close()
+    explicit = open_storage(f"{server.url}?hash_tag=on")
+    await explicit.open()
+    (receipt,) = await explicit.enqueue(queue, [JobSpec(id="b", payload=b"1")])
+    assert receipt.created
+    await explicit.destroy(queue, force=True)
+    for one in (peer, lean, explicit):
+        await one.close()
 
 
 @pytest.mark.parametrize("batch", [True, False])

@@ -26,7 +26,16 @@ from toril.storage.columns import (
     spread,
 )
 from toril.storage.redis import codec
-from toril.storage.redis.layout import CHUNK, LAYOUT, PREFIX, base_of, check_layout, check_trimmed
+from toril.storage.redis.layout import (
+    CHUNK,
+    LAYOUT,
+    PREFIX,
+    base_of,
+    check_layout,
+    check_trimmed,
+    check_twin,
+    twins_of,
+)
 from toril.storage.redis.scripts import script
 
 _FREE: Final = (
@@ -149,6 +158,8 @@ class RedisBulk:
     def _register(self, queue: str) -> None:
         if queue in self._registered:
             return
+        for twin in twins_of(self.address, queue):
+            check_twin(self.address, queue, twin, self._client.call(twin, "EXISTS", twin))
         base, url = base_of(self.address.prefix, queue), self.address.safe
         self._client.call(base, "HSETNX", base + "meta", "layout", LAYOUT)
         found = cast("bytes | None", self._client.call(base, "HGET", base + "meta", "layout"))

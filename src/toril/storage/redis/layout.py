@@ -6,8 +6,10 @@ from typing import Final
 
 from toril.errors import EventsTrimmed, StorageError
 from toril.event import Cursor
+from toril.resp.url import Address
 
 PREFIX: Final = "jq"
+_BULLMQ_PREFIX: Final = "bull"
 LAYOUT: Final = 1
 
 CHUNK: Final = 250
@@ -25,6 +27,25 @@ def check_layout(found: bytes | None, queue: str, url: str) -> None:
         raise StorageError(
             f"queue {queue!r} on {url} has layout {int(found)}, this toril knows {LAYOUT}; "
             "upgrade toril"
+        )
+
+
+def twins_of(address: Address, queue: str) -> tuple[str, ...]:
+    """The `meta` keys of BullMQ queues of the same name; none if the user knows of them."""
+    if address.hash_tag is not None:
+        return ()
+    prefix = address.prefix or _BULLMQ_PREFIX
+    return f"{prefix}:{{{queue}}}:meta", f"{prefix}:{queue}:meta"
+
+
+def check_twin(address: Address, queue: str, key: str, found: object) -> None:
+    """Raise if a BullMQ queue of the same name stands beside this one, unseen by its clients."""
+    if found:
+        remedy = "" if "{" in key else " with hash_tag=off"
+        raise StorageError(
+            f"queue {queue!r} on {address.safe}: '{key}' exists, a BullMQ queue of this name, whose"
+            f" clients would never meet those of toril's own layout; open it as 'bullmq+…'{remedy},"
+            " or choose another name (hash_tag=on if both are meant to exist)"
         )
 
 

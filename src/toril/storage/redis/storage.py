@@ -60,6 +60,8 @@ from toril.storage.redis.layout import (
     base_of,
     check_layout,
     check_trimmed,
+    check_twin,
+    twins_of,
 )
 from toril.storage.redis.leases import lease_arguments, read_renewal
 from toril.storage.redis.scripts import script
@@ -214,10 +216,13 @@ class RedisStorage:
         now = self.clock.monotonic()
         if not again and self._registered.get(queue, float("-inf")) > now - _REGISTERED_S:
             return
+        for twin in twins_of(self.address, queue):
+            found = await self._client.call(twin, "EXISTS", twin)
+            check_twin(self.address, queue, twin, found)
         meta = self._base(queue) + "meta"
         await self._client.call(meta, "HSETNX", meta, "layout", LAYOUT)
-        found = cast("bytes | None", await self._client.call(meta, "HGET", meta, "layout"))
-        check_layout(found, queue, self.url)
+        layout = cast("bytes | None", await self._client.call(meta, "HGET", meta, "layout"))
+        check_layout(layout, queue, self.url)
         names = f"{self.address.prefix or PREFIX}:queues"
         await self._client.call(names, "SADD", names, queue)
         self._registered[queue] = now
