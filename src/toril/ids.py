@@ -47,6 +47,7 @@ RESERVED_IDS: Final = frozenset(
         "toril-ttl",
         "toril-workers",
         "toril-cancel",
+        "toril-back",
         "toril-stream",
     }
 )

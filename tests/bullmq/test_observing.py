@@ -101,7 +101,6 @@ async def test_toril_reads_what_node_does(pair: Pair) -> None:
     assert all(event.time_ms > 1_700_000_000_000 for event in events)
 
 
-@pytest.mark.xfail(reason="the wire does not tell a retry from a postponement; not synthesised yet")
 async def test_a_retry_in_node_is_a_retrying_event_in_toril(pair: Pair) -> None:
     worker = await pair.node.work("late", attempt=2)
     await pair.node.add("job", 1, jobId="a", attempts=2, backoff={"type": "fixed", "delay": 5})

@@ -87,10 +87,8 @@ class BullmqMachine(StorageMachine):
     url: ClassVar[str] = ""
     batch: ClassVar[bool] = True
     slack_ms: ClassVar[int] = 100
-    # The wire tells a retry as `delayed` or `waiting`, a removal beside each cancellation, and
-    # a pause each time somebody asks for it.
+    # The wire tells a removal beside each cancellation, and a pause each time somebody asks for it.
     kinds: ClassVar[frozenset[EventKind]] = StorageMachine.kinds - {
-        EventKind.RETRYING,
         EventKind.REMOVED,
         EventKind.PAUSED,
         EventKind.RESUMED,

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from toril.errors import InvalidOption
-from toril.event import Cursor, Event
+from toril.event import Cursor, Event, EventKind
 from toril.ids import check_name
 from toril.job import DEFAULT_TERMS, JobRecord, JobSpec, State, Terms
 from toril.resp.client import Settings
@@ -17,7 +17,15 @@ from toril.resp.url import Address, parse_url
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.keys import Keys, check_tagging, check_twins, keys_of, twins_of
 from toril.storage.bullmq.link import CHUNK, check_reply
-from toril.storage.bullmq.observe import before, check_trimmed, cursor_of, read_event, stream_id
+from toril.storage.bullmq.observe import (
+    before,
+    check_trimmed,
+    cursor_of,
+    number_of,
+    read_entry,
+    stream_id,
+    whole,
+)
 from toril.storage.bullmq.official import own, scripts
 from toril.storage.bullmq.produce import add_command, read_found
 from toril.storage.bullmq.scripts import USED
@@ -34,7 +42,8 @@ _LATEST: Final = 1 << 62
 class BullmqBulk:
     """The `Bulk` facet of BullMQ queues; crosses a process border as its URL.
 
-    `number` counts the events of a queue from 1. `Cursor(number)` is a place to read on from, too;
+    `number` counts the entries of a queue's stream from 1; a retry and the `waiting` or `delayed`
+    it was read from share theirs. `Cursor(number)` is a place to read on from, too;
     where it is not the last one read here, it is looked for among the events that are kept.
     """
 
@@ -57,18 +66,22 @@ class BullmqBulk:
 
     def span(self, queue: str) -> Span:
         """Tell which events there are."""
-        _, added, length, newest, first = self._run("events", queue, "", "", 0)
+        _, added, length, newest, first, _ = self._run("events", queue, "", "", 0)
         last = cursor_of(newest, added)
         return Span(first=before(first, added - length) if length else last, last=last)
 
     def read_events(
         self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
     ) -> EventColumns:
-        """Read up to `limit` events."""
+        """Read up to `limit` events, or one more to have both of a number."""
         start = self._locate(queue, after)
         stop = None if until is None else _number_of(until)
         columns = cast("EventColumns", {name: [] for name in EventColumns.__annotations__})
-        for event in islice(self._events(queue, start, stop), limit):
+        events = iter(self._events(queue, start, stop))
+        found = list(islice(events, limit))
+        if found and found[-1].kind is EventKind.RETRYING:
+            found += islice(events, 1)
+        for event in found:
             _append(cast("dict[str, list[object]]", columns), event)
             self._last[queue] = event.cursor
         return columns
@@ -98,18 +111,17 @@ class BullmqBulk:
 
     def _events(self, queue: str, after: Cursor, stop: int | None) -> Iterable[Event]:
         until = None if stop is None else Cursor(_LATEST, 0, stop)
+        start, after = after, whole(after)
         while stop is None or after.part < stop:
-            entries, added, length, newest, first = self._run(
+            entries, added, length, newest, first, retried = self._run(
                 "events", queue, f"({stream_id(after)}", "+", _PAGE
             )
             check_trimmed(queue, after, until, added - length, added, first, newest)
-            for raw_id, flat in entries:
-                after = cursor_of(raw_id, after.part + 1)
+            for entry, flag in zip(entries, retried, strict=True):
+                told, after = read_entry(after, entry, flag)
                 if stop is not None and after.part > stop:
                     return
-                event = read_event(after, flat)
-                if event is not None:
-                    yield event
+                yield from (event for event in told if event.cursor > start)
             if len(entries) < _PAGE:
                 return
 
@@ -179,13 +191,13 @@ class BullmqBulk:
 
 
 def _number_of(cursor: Cursor) -> int:
-    return cursor.part if cursor.major >= _FIRST_TIME else cursor.major
+    return number_of(cursor) if cursor.major >= _FIRST_TIME else cursor.major
 
 
 def _append(columns: dict[str, list[object]], event: Event) -> None:
     for name, column in columns.items():
         if name == "number":
-            column.append(event.cursor.part)
+            column.append(number_of(event.cursor))
         else:
             value = getattr(event, name)
             column.append(value.value if name == "kind" else value)

@@ -21,6 +21,7 @@ Ours, unknown to Node:
     toril-ttl              ZSET    when finished jobs expire
     toril-workers          ZSET    when workers were seen
     toril-cancel           HASH    running jobs that somebody asked to cancel, and their tokens
+    toril-back             ZSET    events of jobs that went back or were put off, but not retried
     toril-end:<job>        STRING PX    the ending of a job that is gone
 """
 
@@ -43,7 +44,7 @@ QUEUE_KEYS: Final = (
 JOB_KEYS: Final = (
     "", ":lock", ":logs", ":dependencies", ":processed", ":failed", ":unsuccessful",
 )  # fmt: skip
-OWN_KEYS: Final = ("toril-ttl", "toril-workers", "toril-cancel")
+OWN_KEYS: Final = ("toril-ttl", "toril-workers", "toril-cancel", "toril-back")
 
 
 @dataclass(frozen=True, slots=True)

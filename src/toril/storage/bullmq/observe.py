@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from toril.clock import wait_future
@@ -19,6 +20,10 @@ _KINDS: Final = {kind.value.encode(): kind for kind in EventKind}
 _PREVIOUS: Final = {"wait": "waiting", "paused": "waiting"}
 _SEEN_AT_ONCE: Final = 1000
 _LAST: Final = (1 << 64) - 1
+_BEFORE: Final = 1 << 62
+"""Added to the number of a cursor that stands inside an entry, after the retry it tells."""
+
+_RETRIED: Final = ord("1")
 
 
 class Observe(Produce):
@@ -55,24 +60,29 @@ class Observe(Produce):
     async def _read_events(
         self, queue: str, after: Cursor, until: Cursor | None, limit: int
     ) -> list[Event]:
-        last = "+" if until is None else stream_id(until)
+        last = "+" if until is None else last_id(until)
+        start, after = after, whole(after)
         while True:
-            entries, added, length, newest, first = await self.own(
+            entries, added, length, newest, first, retried = await self.own(
                 "events", queue, f"({stream_id(after)}", last, limit
             )
-            check_trimmed(queue, after, until, added - length, added, first, newest)
+            stop = None if until is None else whole(until)
+            check_trimmed(queue, after, stop, added - length, added, first, newest)
             found: list[Event] = []
-            for entry in entries:
-                after = cursor_of(entry[0], after.part + 1)
-                event = read_event(after, entry[1])
-                if event is not None:
-                    found.append(event)
+            for entry, flag in zip(entries, retried, strict=True):
+                told, after = read_entry(after, entry, flag)
+                found += told
+            found = [
+                event
+                for event in found
+                if event.cursor > start and (until is None or event.cursor <= until)
+            ]
             if found or len(entries) < limit:
-                return found
+                return found[:limit]
 
     async def cursor(self, queue: str) -> Cursor:
         """The place after the newest event."""
-        _, added, _, newest, _ = await self.own("events", queue, "", "", 0)
+        _, added, _, newest, _, _ = await self.own("events", queue, "", "", 0)
         return cursor_of(newest, added)
 
     async def counts(self, queue: str) -> Counts:
@@ -133,6 +143,33 @@ def cursor_of(raw_id: bytes, part: int) -> Cursor:
     return Cursor(int(major), int(minor), part)
 
 
+def after_retry(raw_id: bytes, number: int) -> Cursor:
+    """The cursor between a retry and the entry, the `number`th, that it was read from.
+
+    Reading on from there brings the entry again, of which only the event itself is new.
+    """
+    return before(raw_id, number - 1 + _BEFORE)
+
+
+def whole(cursor: Cursor) -> Cursor:
+    """The cursor before the entry that a cursor may stand in."""
+    return replace(cursor, part=cursor.part - _BEFORE) if cursor.part >= _BEFORE else cursor
+
+
+def last_id(until: Cursor) -> str:
+    """The id of the last entry to be read for a cursor."""
+    if until.part < _BEFORE:
+        return stream_id(until)
+    if until.minor == _LAST:
+        return f"{until.major + 1}-0"
+    return f"{until.major}-{until.minor + 1}"
+
+
+def number_of(cursor: Cursor) -> int:
+    """The running number of the entry that an event was read from."""
+    return cursor.part - _BEFORE + 1 if cursor.part >= _BEFORE else cursor.part
+
+
 def check_trimmed(
     queue: str,
     after: Cursor,
@@ -179,6 +216,27 @@ def before(raw_id: bytes, part: int) -> Cursor:
     if at.minor:
         return Cursor(at.major, at.minor - 1, part)
     return Cursor(max(0, at.major - 1), _LAST, part)
+
+
+def read_entry(
+    after: Cursor, entry: tuple[bytes, Sequence[bytes]], retried: int
+) -> tuple[list[Event], Cursor]:
+    """Read the events that an entry tells, and the cursor after it."""
+    raw_id, flat = entry
+    cursor = cursor_of(raw_id, after.part + 1)
+    event = read_event(cursor, flat)
+    if event is None:
+        return [], cursor
+    if retried != _RETRIED:
+        return [event], cursor
+    retry = Event(
+        kind=EventKind.RETRYING,
+        cursor=after_retry(raw_id, cursor.part),
+        time_ms=event.time_ms,
+        job_id=event.job_id,
+        delay_ms=event.delay_ms or 0,
+    )
+    return [retry, event], cursor
 
 
 def read_event(cursor: Cursor, flat: Sequence[bytes]) -> Event | None:

@@ -19,8 +19,8 @@ from toril.resp.script import Script
 
 VERSION: Final = "2.16.2"
 OWN: Final = (
-    "add", "counts", "drain", "drop", "end", "ended", "events", "fate", "finish", "get", "granted",
-    "keep", "mark", "mend", "note", "outlook", "pause", "peek", "raze", "ready", "remember",
+    "add", "back", "counts", "drain", "drop", "end", "ended", "events", "fate", "finish", "get",
+    "granted", "keep", "mark", "mend", "note", "outlook", "pause", "peek", "raze", "ready", "remember",
     "replace", "revive", "ring", "sweep", "tune", "workers",
 )  # fmt: skip
 """Our own scripts, by name."""

@@ -201,6 +201,11 @@ class Settle(Work):
             plan.commands.append(
                 self._command(keys, outcome, stacks, refill if fetch else None, plan.now_ms)
             )
+            if isinstance(outcome, Postponed | Released):
+                plan.whole = True
+                start = read_note(outcome.lease)["ats"]
+                back = await self.own_command("back", queue, outcome.lease.job_id, start)
+                plan.commands.append(back)
             released |= isinstance(outcome, Released) or _comes_back_now(outcome, plan.now_ms)
         if refill is None:
             if outcomes:

@@ -20,6 +20,16 @@ local function tell(...)
   call('XADD', base .. 'events', 'MAXLEN', '~', max_events(), '*', 'event', ...)
 end
 
+local function fields_of(entry)
+  local fields, flat = {}, entry[2]
+  for at = 1, #flat, 2 do fields[flat[at]] = flat[at + 1] end
+  return fields
+end
+
+local function time_of(entry)
+  return tonumber(string.match(entry[1], '^%d+'))
+end
+
 -- By elimination: looking a job up in the lines of the waiting would cost as much as they are long.
 local function state_of(id)
   for _, set in ipairs(SETS) do
