@@ -10,6 +10,7 @@ from tests.bullmq.pair import Pair, Recorder
 from tests.bullmq.peer import Agent, NodeQueue
 from tests.servers import Server
 from toril import Backoff, Dedup, Keep, Queue, StorageError, Worker
+from toril.storage.bullmq import BullmqStorage
 
 pytestmark = pytest.mark.node
 
@@ -41,6 +42,24 @@ async def test_a_queue_without_braces_is_not_overlooked(
             await queue.add("job", 1)
     assert f"'{{{name}}}'" in str(caught.value)
     assert "hash_tag=off" in str(caught.value)
+
+
+async def test_ids_by_the_counter_go_on_where_node_is(
+    agent: Agent, server: Server, name: str
+) -> None:
+    node = NodeQueue(agent, f"{{{name}}}")
+    await node.add("job", "from Node")
+    storage = BullmqStorage(f"bullmq+redis://127.0.0.1:{server.port}", ids="counter")
+    async with Queue[Any, Any](name, storage) as queue:
+        assert (await queue.add("job", "from toril")).id == "2"
+        await node.add("job", "from Node again")
+        theirs, ours, _ = sorted(await node.jobs("waiting"), key=lambda job: int(job["id"]))
+        assert (ours["id"], ours["data"]) == ("2", "from toril")
+        assert "jobId" not in ours["opts"]
+        assert "jobId" not in theirs["opts"]
+        async with Worker(queue, Recorder()):
+            assert await queue.wait_until_finished("2") == "from toril"
+            assert await queue.wait_until_finished("3") == "from Node again"
 
 
 async def test_a_prefix_is_shared(agent: Agent, server: Server, name: str) -> None:

@@ -55,7 +55,9 @@ def fields_of(flat: Sequence[bytes]) -> dict[bytes, bytes]:
 
 def options_of(spec: JobSpec) -> Options:
     """The options of a job as Node would pack them."""
-    options: Options = {**write_terms(spec.terms), "jobId": spec.id}
+    options: Options = {**write_terms(spec.terms)}
+    if spec.id:
+        options["jobId"] = spec.id
     private = dict(cast("Options", options.get(PRIVATE, {})))
     if spec.origin:
         private["o"] = spec.origin

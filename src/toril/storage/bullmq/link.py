@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 from toril.clock import Clock, SystemClock
 from toril.errors import InvalidOption, StorageClosed, StorageError
@@ -32,6 +32,7 @@ _TOKENS: Final = 4096
 _KNOWN_S: Final = 60.0
 _SKEW_S: Final = 30.0
 
+Ids = Literal["ulid", "counter"]
 T = TypeVar("T")
 
 
@@ -48,11 +49,14 @@ class Link:
         batch: bool = True,
         keep_completed: Keep = KEEP_ALL,
         keep_failed: Keep = KEEP_ALL,
+        ids: Ids = "ulid",
     ) -> None:
         self.address = parse_url(url) if isinstance(url, str) else url
         if self.address.layout != "bullmq":
             raise InvalidOption(f"{self.address.safe}: not a BullMQ URL; write 'bullmq+redis://…'")
         check_tagging(self.address)
+        if ids not in ("ulid", "counter"):
+            raise InvalidOption(f"ids={ids!r}: must be 'ulid' or 'counter'")
         scripts()  # a missing extra or a changed file shows now, not at the first job
         self.clock: Clock = clock or SystemClock()
         self.now_ms = 0
@@ -61,6 +65,9 @@ class Link:
         """Whether plain jobs go through our batch scripts; the official ones do the rest."""
         self.keep_completed = keep_completed
         self.keep_failed = keep_failed
+        self.ids = ids
+        """Who makes the ids that callers leave out: we, or the counter of the queue, as for Node.
+        Only with ours can a hand-in whose answer was lost be sent again."""
         self._allow_eviction = allow_eviction
         self._settings = settings
         self._server: EmbeddedServer | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final, cast
 
@@ -52,14 +53,14 @@ class Produce(Link):
         """Add jobs in one pipeline, in their order: plain ones together, the others one by one."""
         commands: list[Command] = []
         places: list[tuple[int, int]] = []
-        for is_plain, group in groupby(jobs, lambda spec: self.batch and _is_plain(spec)):
+        for is_plain, group in groupby(jobs, self._is_plain):
             for some in chunks(list(group), _BATCH if is_plain else 1):
                 if is_plain:
                     commands.append(await self.own_command("add", queue, *_added(some)))
                 else:
                     commands += await self._transaction(keys, queue, some[0])
                 places += [(len(commands) - 1, at) for at in range(len(some))]
-        replies = await self.pipe(queue, commands)
+        replies = await self.pipe(queue, commands, once=any(map(self._is_counted, jobs)))
         receipts = [
             await self._read_added(queue, spec, replies[place], at)
             for spec, (place, at) in zip(jobs, places, strict=True)
@@ -69,6 +70,8 @@ class Produce(Link):
 
     async def _read_added(self, queue: str, spec: JobSpec, reply: Any, at: int) -> Receipt | None:
         """Read what became of a job; None for one that the batch script left."""
+        if self._is_counted(spec):
+            return await self._counted_receipt(queue, spec, *reply)
         if isinstance(reply, list):
             return await self._receipt(queue, spec, *reply)
         added = reply[at : at + 1] == b"1"
@@ -95,6 +98,9 @@ class Produce(Link):
 
     async def _transaction(self, keys: Keys, queue: str, spec: JobSpec) -> list[Command]:
         """Write the commands that ask who has an id and add the job by the official script."""
+        if self._is_counted(spec):
+            add = add_command(keys, replace(spec, id=""), await self.now())
+            return [("MULTI",), add, ("GET", keys.of("id")), ("EXEC",)]
         dedup = spec.terms.dedup
         return [
             ("MULTI",),
@@ -107,6 +113,26 @@ class Produce(Link):
             add_command(keys, spec, await self.now()),
             ("EXEC",),
         ]
+
+    async def _counted_receipt(
+        self, queue: str, spec: JobSpec, added: bytes | int, counter: bytes
+    ) -> Receipt:
+        """Tell a new job, which has the newest number, from the one that held its dedup key."""
+        if isinstance(added, int) and added < 0:
+            raise refused("add", spec.id, added)
+        job_id = _decode(added)
+        if job_id == counter.decode():
+            return Receipt(id=job_id, created=True, state=first_state(spec))
+        (record,) = await self.get(queue, [job_id])
+        state = None if record is None else record.state
+        return Receipt(id=job_id, created=False, state=state, deduplicated=True)
+
+    def _is_counted(self, spec: JobSpec) -> bool:
+        """Whether the id was made for the hand-in, and the counter is to make it instead."""
+        return self.ids == "counter" and spec.id == spec.origin
+
+    def _is_plain(self, spec: JobSpec) -> bool:
+        return self.batch and _is_plain(spec) and not self._is_counted(spec)
 
     async def _receipt(
         self, queue: str, spec: JobSpec, there: Sequence[bytes], added: bytes | int
