@@ -114,7 +114,17 @@ const verbs = {
   },
   postpone: async (command) => {
     const job = heldJob(command);
-    return plain(await job.moveToDelayed(Date.now() + command.delay, job.token));
+    // Node takes the time until then by a second look at the clock, which may be a millisecond later.
+    const { now } = Date;
+    const begun = now();
+    Date.now = () => begun;
+    let moved;
+    try {
+      moved = job.moveToDelayed(begun + command.delay, job.token);
+    } finally {
+      Date.now = now;
+    }
+    return plain(await moved);
   },
   renew: async (command) => handOf(command).extendLocks([heldJob(command)]),
   reap: async (command) => handOf(command).moveStalledJobsToWait(),
