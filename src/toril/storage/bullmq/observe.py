@@ -61,22 +61,24 @@ class Observe(Produce):
         self, queue: str, after: Cursor, until: Cursor | None, limit: int
     ) -> list[Event]:
         last = "+" if until is None else last_id(until)
+        stop = None if until is None else whole(until)
         start, after = after, whole(after)
+        inside = start != after or until != stop
         while True:
             entries, added, length, newest, first, retried = await self.own(
                 "events", queue, f"({stream_id(after)}", last, limit
             )
-            stop = None if until is None else whole(until)
             check_trimmed(queue, after, stop, added - length, added, first, newest)
             found: list[Event] = []
             for entry, flag in zip(entries, retried, strict=True):
                 told, after = read_entry(after, entry, flag)
                 found += told
-            found = [
-                event
-                for event in found
-                if event.cursor > start and (until is None or event.cursor <= until)
-            ]
+            if inside:
+                found = [
+                    event
+                    for event in found
+                    if event.cursor > start and (until is None or event.cursor <= until)
+                ]
             if found or len(entries) < limit:
                 return found[:limit]
 
