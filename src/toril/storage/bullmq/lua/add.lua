@@ -10,10 +10,17 @@ local plain = not attributes[1] and not attributes[2]
 local timed = call('EXISTS', base .. 'toril-ttl') == 1
 local most = max_events()
 local events = base .. 'events'
+local ids, fresh = {}, {}
+for at = 2, #ARGV, 4 do
+  ids[#ids + 1] = base .. ARGV[at]
+  fresh[ARGV[at]] = true
+end
+local taken = plain and call('EXISTS', unpack(ids)) > 0
 for at = 2, #ARGV, 4 do
   local id, job = ARGV[at], base .. ARGV[at]
-  plain = plain and call('EXISTS', job) == 0
+  plain = plain and fresh[id] and not (taken and call('EXISTS', job) == 1)
   if plain then
+    fresh[id] = nil
     if timed then call('ZREM', base .. 'toril-ttl', id) end
     call('HSET', job, 'name', ARGV[at + 1], 'data', ARGV[at + 2], 'opts', ARGV[at + 3],
       'timestamp', ARGV[1], 'delay', 0, 'priority', 0)
