@@ -28,9 +28,8 @@ from toril.storage.bullmq.link import ENDING_KEPT_MS, chunks
 from toril.storage.bullmq.official import own, scripts
 from toril.storage.bullmq.produce import add_command
 from toril.storage.bullmq.scripts import Command, call
-from toril.storage.bullmq.work import Ended
+from toril.storage.bullmq.work import BATCH, Ended
 
-BATCH: Final = 25
 LEASE_MS: Final = 30_000
 UNDER_WAY: Final = 100
 """Jobs whose commands may be without a reply."""
@@ -89,7 +88,7 @@ def batch_drain(
     groups = [*chunks(specs, BATCH), *[()] * behind]
     for number, fetched in enumerate(groups):
         args: list[str | bytes | int] = [LEASE_MS, WORKER, f"{number}.", len(fetched)]
-        args.append(ENDING_KEPT_MS)
+        args += (ENDING_KEPT_MS, "", "")
         ended = groups[number - behind] if number >= behind else ()
         for at, spec in enumerate(ended, 1):
             lease = Lease(job_id=spec.id, token=f"{number - behind}.{at}", attempt=1)

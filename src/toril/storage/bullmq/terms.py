@@ -185,7 +185,7 @@ def _read_dedup(option: object) -> Dedup | None:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) in (int, float)  # not bool, which is an int too
 
 
 def whole(value: object) -> int:

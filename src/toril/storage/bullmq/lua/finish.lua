@@ -6,7 +6,9 @@
 -- ARGV[4]  stem of the tokens: the n-th job handed out gets the lock `<stem><n>`
 -- ARGV[5]  how many to hand out at most
 -- ARGV[6]  how long an ending stays readable, in ms
--- ARGV[7…] id, token, result, '1' if the job is kept, keep time in ms or '', packed ending or ''
+-- ARGV[7], ARGV[8]  '' or the last of the jobs in the call before and its token: while that lock
+--          is there, these jobs are left too
+-- ARGV[9…] id, token, result, '1' if the job is kept, keep time in ms or '', packed ending or ''
 -- Returns {flags, more, next due or -1, {id, fields} …}: '1' for each job that was completed, '0'
 -- for each that was left; more is 1 where the official scripts may find jobs to hand out
 -- Events: completed, active, drained
@@ -16,6 +18,7 @@ local events, delayed = base .. 'events', base .. 'delayed'
 local flags, found = {}, {}
 local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'max')
 local plain = not attributes[1] and not attributes[2] and not attributes[3]
+if ARGV[7] ~= '' and call('GET', base .. ARGV[7] .. ':lock') == ARGV[8] then plain = false end
 local due = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 local next_due = due[2] and tonumber(due[2]) or -1
 if want > 0 and next_due >= 0 and next_due < (now + 1) * 0x1000 then plain = false end
@@ -27,9 +30,9 @@ local more = want > 0 and not plain
 local locks, tied = {}, false
 local out, free, stalled, completed = {}, {}, {}, {}
 local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
-if plain and #ARGV > 6 then
+if plain and #ARGV > 8 then
   local lock_keys, tie_keys = {}, {}
-  for at = 7, #ARGV, 6 do
+  for at = 9, #ARGV, 6 do
     local job = base .. ARGV[at]
     lock_keys[#lock_keys + 1] = job .. ':lock'
     tie_keys[#tie_keys + 1] = job .. ':dependencies'
@@ -103,9 +106,9 @@ local function complete(number, id, token, result, kept, ttl, ending)
   return true
 end
 
-if plain and #ARGV > 6 then call('XTRIM', events, 'MAXLEN', '~', max_events()) end
-for at = 7, #ARGV, 6 do
-  plain = plain and complete((at - 1) / 6, unpack(ARGV, at, at + 5))
+if plain and #ARGV > 8 then call('XTRIM', events, 'MAXLEN', '~', max_events()) end
+for at = 9, #ARGV, 6 do
+  plain = plain and complete((at - 3) / 6, unpack(ARGV, at, at + 5))
   if plain then
     local asked = #found < want
     if asked and open then open = hand_out() end
