@@ -83,7 +83,8 @@ class Produce(Link):
         """Write a pipeline that adds jobs in their order: plain ones together, others alone."""
         commands: list[Command] = []
         places: list[tuple[int, int]] = []
-        for is_plain, group in groupby(jobs, lambda spec: self.batch and _is_plain(spec)):
+        batch = self.takes("add", queue)
+        for is_plain, group in groupby(jobs, lambda spec: batch and _is_plain(spec)):
             for some in chunks(list(group), _BATCH if is_plain else 1):
                 if is_plain:
                     commands.append(await self.own_command("add", queue, *_added(some)))
@@ -97,6 +98,8 @@ class Produce(Link):
     ) -> list[Receipt]:
         """Add jobs, those that the batch script leaves by the official one."""
         replies = await self.pipe(queue, adding.commands)
+        if any(isinstance(reply, bytes) and reply[:1] == b"b" for reply in replies):
+            self.refuses("add", queue)
         receipts = [
             await self._read_added(queue, spec, replies[place], at)
             for spec, (place, at) in zip(jobs, adding.places, strict=True)

@@ -85,7 +85,8 @@ class Settle(Work):
     ) -> list[Answer]:
         if refill is not None and self.know(refill.token):
             await self._recall_refill(queue, outcomes, refill, catch)
-        ended = [self._ended(outcome) for outcome in outcomes] if self.batch else [None]
+        batch = self.takes("finish", queue)
+        ended = [self._ended(outcome) for outcome in outcomes] if batch else [None]
         plain = [one for one in ended if one is not None]
         if len(plain) < len(ended) or (refill is not None and refill.rate is not None):
             return await self._settle_officially(queue, outcomes, refill, catch)

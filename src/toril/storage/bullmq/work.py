@@ -21,6 +21,8 @@ from toril.storage.protocol import Batch, Claim, Claimed, Reaped, Renewal
 
 BATCH: Final = 25
 """Jobs per call of a batch script, and per pipeline of official ones: about 1 ms of the server."""
+_BOUND: Final = 2
+"""What `finish.lua` says of a queue that is paused or has bounds."""
 _NO_LEASE_MS: Final = 30_000
 _SWEPT_AT_ONCE: Final = 100
 
@@ -108,7 +110,7 @@ class Work(Repeats, Crew):
 
     async def fill(self, keys: Keys, queue: str, claim: Claim, catch: Catch) -> None:
         """Ask for jobs until there are enough, or no more."""
-        if self.batch and claim.rate is None:
+        if self.takes("finish", queue) and claim.rate is None:
             more = True
             while more and (want := claim.count - len(catch.jobs)) > 0:
                 groups = [()] if want <= BATCH else [(), ()]
@@ -167,6 +169,8 @@ class Work(Repeats, Crew):
                 catch.add(raw_id.decode(), codec.fields_of(flat), f"{stem}{number}", now)
             catch.next_ms = None if next_due < 0 else max(0, next_due - now)
             catch.rest = bool(more)
+            if more == _BOUND:
+                self.refuses("finish", queue)
             go_on = go_on and len(found) == want and not more
         return go_on
 

@@ -2,11 +2,12 @@
 -- nor bounded. From the first id that is taken, all is left untouched for the official script, so
 -- that things happen in the order in which it would do them.
 -- ARGV[2…]  id, name, data, options as JSON each
--- Returns '1' for each job that was added, '0' for each that was left
+-- Returns '1' for each job that was added, '0' for each that was left, 'b' if the queue is why
 -- Events: added, waiting
 local flags, lined_up = {}, {}
 local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency')
 local plain = not attributes[1] and not attributes[2]
+local left = plain and '0' or 'b'
 local timed = call('EXISTS', base .. 'toril-ttl') == 1
 local most = max_events()
 local events = base .. 'events'
@@ -28,7 +29,7 @@ for at = 2, #ARGV, 4 do
     call('XADD', events, 'MAXLEN', '~', most, '*', 'event', 'waiting', 'jobId', id)
     lined_up[#lined_up + 1] = id
   end
-  flags[#flags + 1] = plain and '1' or '0'
+  flags[#flags + 1] = plain and '1' or left
 end
 if #lined_up > 0 then
   call('INCRBY', base .. 'id', #lined_up)

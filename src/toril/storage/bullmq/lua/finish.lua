@@ -10,7 +10,8 @@
 --          is there, these jobs are left too
 -- ARGV[9…] id, token, result, '1' if the job is kept, keep time in ms or '', packed ending or ''
 -- Returns {flags, more, next due or -1, {id, fields} …}: '1' for each job that was completed, '0'
--- for each that was left; more is 1 where the official scripts may find jobs to hand out
+-- for each that was left; more is 1 where the official scripts may find jobs to hand out, 2 if the queue is
+-- paused or has bounds
 -- Events: completed, active, drained
 local lease, worker, stem, want = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
@@ -18,6 +19,7 @@ local events, delayed = base .. 'events', base .. 'delayed'
 local flags, found = {}, {}
 local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'max')
 local plain = not attributes[1] and not attributes[2] and not attributes[3]
+local bound = not plain
 if ARGV[7] ~= '' and call('GET', base .. ARGV[7] .. ':lock') == ARGV[8] then plain = false end
 local due = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 local next_due = due[2] and tonumber(due[2]) or -1
@@ -131,4 +133,4 @@ if #out > 0 then
   call('LPUSH', active, unpack(out))
   ring()
 end
-return {table.concat(flags), more and 1 or 0, math.floor(next_due / 0x1000), unpack(found)}
+return {table.concat(flags), bound and 2 or more and 1 or 0, math.floor(next_due / 0x1000), unpack(found)}
