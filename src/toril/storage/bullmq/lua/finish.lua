@@ -10,8 +10,8 @@
 --          is there, these jobs are left too
 -- ARGV[9…] id, token, result, '1' if the job is kept, keep time in ms or '', packed ending or ''
 -- Returns {flags, more, next due or -1, {id, fields} …}: '1' for each job that was completed, '0'
--- for each that was left; more is 1 where the official scripts may find jobs to hand out, 2 if the queue is
--- paused or has bounds
+-- for each that was left; more is 1 where the official scripts may find jobs to hand out, 2 if the
+-- queue is paused or has bounds
 -- Events: completed, active, drained
 local lease, worker, stem, want = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
