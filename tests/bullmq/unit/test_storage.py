@@ -274,3 +274,15 @@ async def test_a_count_that_is_no_number_keeps_no_other_job_from_its_end(
     outcomes = [Completed(lease=job.lease, result=b"1") for job in jobs]
     assert (await bench.settle(*outcomes)).answers == [DONE, DONE]
     assert (await storage.counts(bench.queue)).completed == 2
+
+
+async def test_jobs_line_up_in_order_after_an_id_that_was_taken(bench: Bench) -> None:
+    storage = store(bench)
+    ids = [f"job-{number:03}" for number in range(120)]
+    await bench.add("job-003")
+    await bench.add(*ids)
+    wait = storage.keys(bench.queue).of("wait")
+    line = await storage.client.call(wait, "LRANGE", wait, 0, -1)
+    assert isinstance(line, list)
+    there = [job_id.encode() for job_id in ids if job_id != "job-003"]
+    assert line[::-1] == [b"job-003", *there]

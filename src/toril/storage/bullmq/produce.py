@@ -20,9 +20,9 @@ from toril.storage.bullmq.scripts import Command, call
 from toril.storage.bullmq.waits import Endings
 from toril.storage.protocol import Cancellation, Ending, EndingKind, Receipt, Removal
 
-_ADDED_AT_ONCE: Final = 50
-_BATCH: Final = 25
-"""Jobs per call of a batch script: keeps it under a millisecond of server time."""
+_ADDED_AT_ONCE: Final = 25
+"""Jobs per call of the batch script: under a millisecond of server time. What it leaves is added
+before the next ones are sent, for they must line up in order."""
 _CANCELLATIONS: Final = {
     "x": Cancellation.CANCELLED,
     "n": Cancellation.NOT_FOUND,
@@ -85,7 +85,7 @@ class Produce(Link):
         places: list[tuple[int, int]] = []
         batch = self.takes("add", queue)
         for is_plain, group in groupby(jobs, lambda spec: batch and _is_plain(spec)):
-            for some in chunks(list(group), _BATCH if is_plain else 1):
+            for some in chunks(list(group), _ADDED_AT_ONCE if is_plain else 1):
                 if is_plain:
                     commands.append(await self.own_command("add", queue, *_added(some)))
                 else:
