@@ -35,9 +35,10 @@ bench: $(STAMP) ## Measure the core, and shortly the lean Redis storage and the 
 	$(RUN) -m benchmarks.lean bulk call load --server valkey --reps 1 --jobs 5000
 	$(RUN) -m benchmarks.file life pickup --reps 1
 
-bench-full: $(STAMP) ## Measure Redis and file storage, against Node and at their limits (minutes)
+bench-full: $(STAMP) ## Measure Redis, BullMQ wire and files, against Node and at their limits (minutes)
 	$(RUN) -m benchmarks.lean bulk call halfopen flat load --million
 	$(RUN) -m benchmarks.lean pickup --idle 60 --reps 1
+	$(RUN) -m benchmarks.wire
 	$(RUN) -m benchmarks.file
 
 clean: ## Remove what the other targets made

@@ -10,8 +10,6 @@ repetition. Machines differ and are noisy: compare ratios of one run.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -19,8 +17,7 @@ from typing import Final
 from benchmarks import upkeep, versus
 from benchmarks.machine import Bench, Cores, binaries, serving
 from benchmarks.peers import Peer, node_peer
-from benchmarks.report import Report
-from toril import __version__
+from benchmarks.report import Report, begin
 
 SECTIONS: Final = {
     "bulk": "W2 bulk add and W3 drain: one worker process, concurrency 100, results kept",
@@ -98,15 +95,7 @@ def main() -> None:
     given = parse()
     cores = Cores.choose()
     node = None if given.no_node else node_peer()
-    about = {
-        "toril": __version__,
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
-        "placement": str(cores),
-        "peer": node.name if node else None,
-    }
-    print(", ".join(f"{name} {value}" for name, value in about.items()))
-    report = Report(about=about, peer=node.name if node else None)
+    report = begin(cores, node.name if node else None)
     chosen = {name: binary for name, binary in binaries().items() if given.server in (name, "both")}
     for section in given.sections or SECTIONS:
         report.commands[section] = command(section, given)

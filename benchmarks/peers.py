@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -30,10 +30,12 @@ class Peer:
     command: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
     by_port: bool = False
+    scheme: str = ""
+    """What stands before the URL of the server: which layout."""
 
     def argv(self, verb: str, bench: Bench, queue: str, jobs: int, concurrency: int) -> list[str]:
         """The command line of one workload."""
-        where = str(bench.port) if self.by_port else bench.url
+        where = str(bench.port) if self.by_port else self.scheme + bench.url
         return [*self.command, verb, where, queue, str(jobs), str(concurrency)]
 
     def run(self, verb: str, bench: Bench, queue: str, jobs: int, concurrency: int) -> Figures:
@@ -76,6 +78,13 @@ class Peer:
 
 
 TORIL: Final = Peer("toril", (sys.executable, "-m", "benchmarks.lean_peer"))
+TORIL_WIRE: Final = replace(TORIL, scheme="bullmq+")
+
+
+def ceiling(kind: str) -> Peer:
+    """The `batch` or the `official` scripts, driven as fast as the server takes them."""
+    command = (sys.executable, "-m", "benchmarks.wire_peer", kind)
+    return Peer(f"{kind} scripts", command, scheme="bullmq+")
 
 
 def cache_home() -> Path:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from benchmarks.machine import Cores
+from toril import __version__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +78,19 @@ class Report:
             ],
         }
         path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def begin(cores: Cores, peer: str | None) -> Report:
+    """Say what is measured, and where; start a report of it."""
+    about = {
+        "toril": __version__,
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "placement": str(cores),
+        "peer": peer,
+    }
+    print(", ".join(f"{name} {value}" for name, value in about.items()))
+    return Report(about=about, peer=peer)
 
 
 def _row(figure: Figure) -> str:

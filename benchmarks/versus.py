@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from benchmarks.machine import Bench
 from benchmarks.peers import TORIL, Figures, Peer
 from benchmarks.report import Figure, Report
 
+W2: Final = "W2 bulk add"
+W3: Final = "W3 drain"
 CONCURRENCY: Final = 100
 CALLS_ALONE: Final = 2_000
 CALLS_TOGETHER: Final = 5_000
@@ -35,23 +37,43 @@ def _cost(bench: Bench, figures: Figures, jobs: int) -> dict[str, float]:
 
 
 def bulk(report: Report, bench: Bench, node: Peer | None, reps: int, jobs: int) -> None:
-    """W2 and W3: add the jobs in bulk, then let one worker process drain them."""
+    """W2 and W3 beside Node."""
+    others = {"bulk": node}
+    targets = {("bulk", W2): "≥ 6 × Node", ("bulk", W3): "≥ 3 × Node"}
+    add_and_drain(report, bench, TORIL, others, targets, reps, jobs)
+
+
+def add_and_drain(
+    report: Report,
+    bench: Bench,
+    ours: Peer,
+    others: Mapping[str, Peer | None],
+    targets: Mapping[tuple[str, str], str],
+    reps: int,
+    jobs: int,
+) -> None:
+    """W2 and W3: add the jobs in bulk, then let one worker process drain them.
+
+    `others` are those we are compared with, by the section of the report that does it.
+    """
     values: Values = defaultdict(list)
+    peers = [ours, *(other for other in others.values() if other is not None)]
     for rep in range(reps):
-        for peer in _both(node, rep):
+        for peer in peers[:: -1 if rep % 2 else 1]:
             bench.clear()
-            for work, verb in (("W2 bulk add", "add"), ("W3 drain", "drain")):
+            for work, verb in ((W2, "add"), (W3, "drain")):
                 bench.reset()
                 figures = peer.run(verb, bench, "bench", jobs, CONCURRENCY)
                 rate = figures["jobs"] / figures["seconds"]
                 values[work, peer.name].append(rate)
                 for what, cost in _cost(bench, figures, jobs).items():
                     values[f"{work}: {what}", peer.name].append(cost)
-    targets = {"W2 bulk add": "≥ 6 × Node", "W3 drain": "≥ 3 × Node"}
-    for work, target in targets.items():
-        _collect(report, "bulk", bench, work, "jobs/s", values, node, target)
-        for what in ("client CPU", "server CPU", "server time in scripts"):
-            _collect(report, "bulk", bench, f"{work}: {what}", "µs/job", values, node)
+    for section, other in others.items():
+        for work in (W2, W3):
+            target = targets.get((section, work), "")
+            _collect(report, section, bench, work, "jobs/s", values, other, target)
+            for what in ("client CPU", "server CPU", "server time in scripts"):
+                _collect(report, section, bench, f"{work}: {what}", "µs/job", values, other)
 
 
 def call(report: Report, bench: Bench, node: Peer | None, reps: int, jobs: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -252,3 +253,60 @@ async def test_a_durable_storage_answers_when_the_job_is_on_disk() -> None:
         await storage.open()
         assert (await bench.known("a")).result == b'"kept"'
         await storage.close()
+
+
+async def test_answers_stand_where_their_outcomes_do(bench: Bench) -> None:
+    storage = store(bench)
+    ids = [f"job-{number:02}" for number in range(60)]
+    await bench.add(*ids)
+    jobs = (await bench.claim(60)).jobs
+    for lost in ("job-24", "job-40"):  # the last of a batch, and one inside
+        lock = storage.keys(bench.queue).lock(lost)
+        await storage.client.call(lock, "SET", lock, "another")
+    settlement = await bench.settle(*(Completed(lease=job.lease, result=b"1") for job in jobs))
+    lost_ids = [
+        job.spec.id
+        for job, answer in zip(jobs, settlement.answers, strict=True)
+        if answer is not DONE
+    ]
+    assert lost_ids == ["job-24", "job-40"]
+
+
+async def test_after_a_job_that_is_left_none_of_the_next_batch_is_completed(bench: Bench) -> None:
+    storage = store(bench)
+    ids = [f"job-{number:02}" for number in range(50)]
+    await bench.add(*ids)
+    jobs = (await bench.claim(50)).jobs
+    tied = storage.keys(bench.queue).of("job-03")
+    await storage.client.call(tied, "HSET", tied, "deid", "key")
+    await bench.settle(*(Completed(lease=job.lease, result=b"1") for job in jobs))
+    events = storage.keys(bench.queue).of("events")
+    told: Any = await storage.client.call(events, "XRANGE", events, "-", "+")
+    ended = [entry[3].decode() for _, entry in told if entry[1] == b"completed"]
+    assert ended == ids
+
+
+@pytest.mark.parametrize("field", ["ats", "atm"])
+async def test_a_count_that_is_no_number_keeps_no_other_job_from_its_end(
+    bench: Bench, field: str
+) -> None:
+    storage = store(bench)
+    await bench.add("a", "b")
+    broken = storage.keys(bench.queue).of("b")
+    await storage.client.call(broken, "HSET", broken, field, "many")
+    jobs = (await bench.claim(2)).jobs
+    outcomes = [Completed(lease=job.lease, result=b"1") for job in jobs]
+    assert (await bench.settle(*outcomes)).answers == [DONE, DONE]
+    assert (await storage.counts(bench.queue)).completed == 2
+
+
+async def test_jobs_line_up_in_order_after_an_id_that_was_taken(bench: Bench) -> None:
+    storage = store(bench)
+    ids = [f"job-{number:03}" for number in range(120)]
+    await bench.add("job-003")
+    await bench.add(*ids)
+    wait = storage.keys(bench.queue).of("wait")
+    line = await storage.client.call(wait, "LRANGE", wait, 0, -1)
+    assert isinstance(line, list)
+    there = [job_id.encode() for job_id in ids if job_id != "job-003"]
+    assert line[::-1] == [b"job-003", *there]

@@ -9,17 +9,23 @@ cannot make sense of is as good as none.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from json.encoder import encode_basestring as _quote
+from typing import Any, Final, cast
 
 import msgpack
 
 from toril.errors import InvalidInput
-from toril.job import JobRecord, JobSpec, State
+from toril.job import JobRecord, JobSpec, State, Terms
 from toril.outcome import CANCELLED, Failure, Lease
 from toril.storage.bullmq.leases import Note, write_note
 from toril.storage.bullmq.terms import PRIVATE, Options, read_terms, some, whole, write_terms
 from toril.storage.protocol import Claimed
+
+try:  # the extra `fast`
+    import orjson
+except ImportError:
+    orjson = None  # type: ignore[assignment]
 
 Fields = Mapping[bytes, bytes]
 
@@ -36,7 +42,7 @@ def pack(value: object) -> bytes:
 
 def clean(text: str) -> str:
     """Escape what UTF-8 cannot hold."""
-    return text.encode(errors="backslashreplace").decode()
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def dumps(value: object) -> str:
@@ -68,6 +74,26 @@ def options_of(spec: JobSpec) -> Options:
     return options
 
 
+def write_options(specs: Iterable[JobSpec]) -> Iterator[str]:
+    """Write the options of jobs as JSON."""
+    # Jobs added together mostly share one object; to write it for each is dear.
+    terms: Terms | None = None
+    head = inner = ""
+    for spec in specs:
+        if spec.terms is not terms:
+            terms = spec.terms
+            options = dict(write_terms(terms))
+            inner = dumps(options.pop(PRIVATE, {}))[1:-1]
+            head = dumps(options)[:-1]
+        private = inner
+        if spec.origin:
+            private += f',"o":{_quote(spec.origin)}'
+        if spec.reply:
+            private += ',"w":1'
+        tail = f',"{PRIVATE}":{{{private.removeprefix(",")}}}' if private else ""
+        yield clean(f'{head},"jobId":{_quote(spec.id)}{tail}}}')
+
+
 def check_payload(what: str, payload: bytes) -> str:
     """Refuse data that Node could not read."""
     try:
@@ -84,10 +110,19 @@ def check_payload(what: str, payload: bytes) -> str:
 def read_options(fields: Fields) -> Options:
     """Decode a job's options; none if they are not what they should be."""
     try:
-        options = json.loads(fields.get(b"opts", b"{}"))
+        options = _loads(fields.get(b"opts", b"{}"))
     except ValueError:
         return {}
     return options if isinstance(options, dict) else {}
+
+
+def _loads(raw: bytes) -> Any:
+    if orjson is not None:
+        try:
+            return orjson.loads(raw)
+        except ValueError:
+            pass  # it is stricter
+    return json.loads(raw)
 
 
 def read_spec(job_id: str, fields: Fields, options: Options) -> JobSpec:
@@ -220,8 +255,11 @@ def attempts_made(fields: Fields) -> int:
 
 def number(fields: Fields, name: bytes) -> int:
     """Read a whole number, 0 where there is none."""
+    raw = fields.get(name)
+    if raw is None:
+        return 0
     try:
-        return int(float(fields.get(name, b"0")))
+        return int(float(raw))
     except ValueError:
         return 0
 

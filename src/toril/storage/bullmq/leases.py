@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Final, TypedDict, cast
 
 from toril.outcome import Lease
@@ -27,26 +28,39 @@ class Note(TypedDict):
 
 def write_note(note: Note) -> str:
     """Write a note as a short JSON list."""
-    return _encode(list(note.values()))
+    made_ms, ats, stc, *rest = note.values()
+    tail = _PLAIN if rest == _PLAIN_REST else _encode(rest)[1:]
+    return f"[{made_ms},{ats},{stc},{tail}"
 
 
 def read_note(lease: Lease) -> Note:
     """Read a lease's note; a foreign one says as little as possible."""
     try:
-        values = json.loads(lease.note)
-        names = Note.__annotations__
-        if isinstance(values, list) and len(values) == len(names):
-            return cast("Note", dict(zip(names, values, strict=True)))
+        made_ms, ats, stc, tail = lease.note[1:].split(",", 3)
+        note = _read_tail(tail).copy()
+        note["made_ms"], note["ats"], note["stc"] = int(made_ms), int(ats), int(stc)
     except ValueError:
-        pass
-    return {
-        "made_ms": -1,
-        "ats": -1,
-        "stc": -1,
-        "lifo": False,
-        "keep_completed": None,
-        "keep_failed": None,
-        "ttl_ms": None,
-        "stacks": None,
-        "attempts": None,
-    }
+        return _FOREIGN
+    return note
+
+
+@lru_cache(maxsize=1024)
+def _read_tail(tail: str) -> Note:
+    """Read what leases of jobs with the same terms share; ValueError for what is no note."""
+    values = json.loads(f"[-1,-1,-1,{tail}")
+    return cast("Note", dict(zip(_FOREIGN, values, strict=True)))
+
+
+_FOREIGN: Final[Note] = {
+    "made_ms": -1,
+    "ats": -1,
+    "stc": -1,
+    "lifo": False,
+    "keep_completed": None,
+    "keep_failed": None,
+    "ttl_ms": None,
+    "stacks": None,
+    "attempts": None,
+}
+_PLAIN_REST: Final = list(_FOREIGN.values())[3:]
+_PLAIN: Final = _encode(_PLAIN_REST)[1:]

@@ -31,6 +31,8 @@ _TOKENS: Final = 4096
 """Claim tokens remembered, to know a repeated claim by."""
 _KNOWN_S: Final = 60.0
 _SKEW_S: Final = 30.0
+_BOUND_S: Final = 1.0
+"""How long a queue that was paused or had bounds is taken to be so still."""
 
 Ids = Literal["ulid", "counter"]
 T = TypeVar("T")
@@ -80,6 +82,7 @@ class Link:
         self._keys: dict[str, Keys] = {}
         self._tokens: OrderedDict[str, int] = OrderedDict()
         self._sent = 0
+        self._bound: dict[tuple[str, str], float] = {}
         self._seen: dict[tuple[str, str], float] = {}
         self._wakes: dict[str, WakeUps] = {}
         self._endings: dict[str, Endings] = {}
@@ -216,6 +219,14 @@ class Link:
         if len(self._tokens) > _TOKENS:
             self._tokens.popitem(last=False)
         return again
+
+    def takes(self, script: str, queue: str) -> bool:
+        """Whether a batch script may do something in a queue, as far as we know."""
+        return self.batch and self._bound.get((script, queue), 0.0) <= self.clock.monotonic()
+
+    def refuses(self, script: str, queue: str) -> None:
+        """Note that a batch script leaves everything to the official ones, which ask no more."""
+        self._bound[script, queue] = self.clock.monotonic() + _BOUND_S
 
     def wake(self, queue: str) -> WakeUps:
         """Those who wait for work in a queue."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final, cast
 
@@ -20,9 +21,9 @@ from toril.storage.bullmq.scripts import Command, call
 from toril.storage.bullmq.waits import Endings
 from toril.storage.protocol import Cancellation, Ending, EndingKind, Receipt, Removal
 
-_ADDED_AT_ONCE: Final = 50
-_BATCH: Final = 25
-"""Jobs per call of a batch script: keeps it under a millisecond of server time."""
+_ADDED_AT_ONCE: Final = 25
+"""Jobs per call of the batch script: under a millisecond of server time. What it leaves is added
+before the next ones are sent, for they must line up in order."""
 _CANCELLATIONS: Final = {
     "x": Cancellation.CANCELLED,
     "n": Cancellation.NOT_FOUND,
@@ -34,36 +35,76 @@ _CANCELLATIONS: Final = {
 _REMOVALS: Final = {"x": Removal.REMOVED, "n": Removal.NOT_FOUND, "a": Removal.ACTIVE}
 
 
+@dataclass(frozen=True, slots=True)
+class Adding:
+    """The commands that add some jobs, and where the answer for each will be: reply and place."""
+
+    commands: Sequence[Command]
+    places: Sequence[tuple[int, int]]
+
+
 class Produce(Link):
     """The producer's verbs."""
 
     async def enqueue(self, queue: str, jobs: Sequence[JobSpec]) -> Sequence[Receipt]:
         """Store each job unless its id or dedup key is taken."""
         keys = await self.meet(queue)
+        if not jobs:
+            return ()
         for spec in jobs:
-            codec.check_payload(f"data of job {spec.id!r}", spec.payload)
-        receipts: list[Receipt] = []
-        for some in chunks(jobs, _ADDED_AT_ONCE):
-            receipts += await self._add(keys, queue, some)
-        if jobs:
-            await self.secure(queue)
+            if not spec.payload.isascii():
+                codec.check_payload(f"data of job {spec.id!r}", spec.payload)
+        if len(jobs) <= _ADDED_AT_ONCE:
+            receipts = await self._add(keys, queue, jobs, await self._write(keys, queue, jobs))
+        else:
+            receipts = await self._add_many(keys, queue, jobs)
+        await self.secure(queue)
         return receipts
 
-    async def _add(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
-        """Add jobs in one pipeline, in their order: plain ones together, the others one by one."""
+    async def _add_many(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
+        """Add jobs in pieces; each is written while the server works on the one before."""
+        receipts: list[Receipt] = []
+        under_way: asyncio.Task[list[Receipt]] | None = None
+        try:
+            for some in chunks(jobs, _ADDED_AT_ONCE):
+                adding = await self._write(keys, queue, some)
+                if under_way is not None:
+                    receipts += await under_way
+                under_way = asyncio.create_task(self._add(keys, queue, some, adding))
+                await asyncio.sleep(0)  # it goes out
+            if under_way is not None:
+                receipts += await under_way
+        finally:
+            if under_way is not None and not under_way.done():
+                under_way.cancel()
+                await asyncio.gather(under_way, return_exceptions=True)
+        return receipts
+
+    async def _write(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> Adding:
+        """Write a pipeline that adds jobs in their order: plain ones together, others alone."""
         commands: list[Command] = []
         places: list[tuple[int, int]] = []
-        for is_plain, group in groupby(jobs, self._is_plain):
-            for some in chunks(list(group), _BATCH if is_plain else 1):
+        batch = self.takes("add", queue)
+        for is_plain, group in groupby(jobs, lambda spec: batch and self._is_plain(spec)):
+            for some in chunks(list(group), _ADDED_AT_ONCE if is_plain else 1):
                 if is_plain:
                     commands.append(await self.own_command("add", queue, *_added(some)))
                 else:
                     commands += await self._transaction(keys, queue, some[0])
                 places += [(len(commands) - 1, at) for at in range(len(some))]
-        replies = await self.pipe(queue, commands, once=any(map(self._is_counted, jobs)))
+        return Adding(commands, places)
+
+    async def _add(
+        self, keys: Keys, queue: str, jobs: Sequence[JobSpec], adding: Adding
+    ) -> list[Receipt]:
+        """Add jobs, those that the batch script leaves by the official one."""
+        counted = any(map(self._is_counted, jobs))
+        replies = await self.pipe(queue, adding.commands, once=counted)
+        if any(isinstance(reply, bytes) and reply[:1] == b"b" for reply in replies):
+            self.refuses("add", queue)
         receipts = [
             await self._read_added(queue, spec, replies[place], at)
-            for spec, (place, at) in zip(jobs, places, strict=True)
+            for spec, (place, at) in zip(jobs, adding.places, strict=True)
         ]
         left = [at for at, receipt in enumerate(receipts) if receipt is None]
         return await self._add_left(keys, queue, jobs, receipts, left)
@@ -225,10 +266,9 @@ def _is_plain(spec: JobSpec) -> bool:
     return not (terms.delay_ms or terms.priority or terms.lifo or terms.dedup)
 
 
-def _added(jobs: Iterable[JobSpec]) -> list[str | bytes]:
+def _added(jobs: Sequence[JobSpec]) -> list[str | bytes]:
     parts: list[str | bytes] = []
-    for spec in jobs:
-        options = codec.clean(codec.dumps(codec.options_of(spec)))
+    for spec, options in zip(jobs, codec.write_options(jobs), strict=True):
         parts += (spec.id, codec.clean(spec.name), spec.payload, options)
     return parts
 

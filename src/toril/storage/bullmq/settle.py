@@ -30,6 +30,7 @@ from toril.storage.bullmq.link import ENDING_KEPT_MS, chunks
 from toril.storage.bullmq.scripts import Command, call, check_token
 from toril.storage.bullmq.terms import keep_jobs, keep_option
 from toril.storage.bullmq.work import (
+    BATCH,
     Catch,
     Ended,
     Work,
@@ -41,8 +42,8 @@ from toril.storage.bullmq.work import read_next as read_next_due
 from toril.storage.protocol import EMPTY_BATCH, Claim, Settlement
 
 _NO_LEASE_MS: Final = 30_000
-_BATCH: Final = 25
-"""Jobs per call of a batch script: keeps it under a millisecond of server time."""
+_SETTLED_AT_ONCE: Final = 2 * BATCH
+"""Jobs whose batches go out together."""
 _MANY: Final = 1 << 30
 """An `attempts` that no job reaches: moveToFinished then tells of no exhaustion."""
 
@@ -84,28 +85,29 @@ class Settle(Work):
     ) -> list[Answer]:
         if refill is not None and self.know(refill.token):
             await self._recall_refill(queue, outcomes, refill, catch)
-        ended = [self._ended(outcome) for outcome in outcomes] if self.batch else [None]
+        batch = self.takes("finish", queue)
+        ended = [self._ended(outcome) for outcome in outcomes] if batch else [None]
         plain = [one for one in ended if one is not None]
         if len(plain) < len(ended) or (refill is not None and refill.rate is not None):
             return await self._settle_officially(queue, outcomes, refill, catch)
         await self._settle_plain(queue, plain, refill, catch)
         left = [outcome for outcome, one in zip(outcomes, plain, strict=True) if not one.done]
         short = refill is not None and len(catch.jobs) < refill.count
-        answers = [DONE] * (len(outcomes) - len(left))
+        others: Sequence[Answer] = ()
         if left or (catch.rest and short):
-            answers += await self._settle_officially(queue, left, refill, catch)
-        return answers
+            others = await self._settle_officially(queue, left, refill, catch)
+        rest = iter(others)
+        return [DONE if one.done else next(rest) for one in plain]
 
     async def _settle_plain(
         self, queue: str, ended: Sequence[Ended], refill: Claim | None, catch: Catch
     ) -> None:
         """Settle completions by the batch script, up to the first that it leaves."""
         more = False
-        groups = list(chunks(ended, _BATCH)) or [()]
-        for number, some in enumerate(groups, 1):
+        for some in list(chunks(ended, _SETTLED_AT_ONCE)) or [()]:
             if some or refill is not None:
-                most = _BATCH if number == len(groups) else len(some)
-                more = await self.finish(queue, some, refill, catch, most)
+                groups = list(chunks(some, BATCH)) or [()]
+                more = await self.finish(queue, groups, refill, catch)
             if not all(one.done for one in some):
                 return
         if more and refill is not None and len(catch.jobs) < refill.count:

@@ -98,20 +98,16 @@ def keep_jobs(option: object) -> Options:
 
 def read_terms(priority: int, options: Options, private: Options) -> Terms:
     """Make terms from options; most jobs of a queue share one set."""
+    get, own = options.get, private.get
     facts = (
-        priority,
-        *(_frozen(options.get(name)) for name in _TERMS),
-        *(private.get(letter) for letter in "rtxc"),
+        *(priority, get("delay"), get("lifo"), get("attempts"), _frozen(get("backoff"))),
+        *(_frozen(get("removeOnComplete")), _frozen(get("removeOnFail")), _frozen(get("de"))),
+        *(get("kl"), own("r"), own("t"), own("x"), own("c")),
     )
     try:
         return _shared_terms(*facts)
-    except TypeError:  # a list, where no option of ours has one
+    except TypeError:  # a list or an object, where no option of ours has one
         return _shared_terms.__wrapped__(*facts)
-
-
-_TERMS: Final = (
-    *("delay", "lifo", "attempts", "backoff", "removeOnComplete", "removeOnFail", "de", "kl"),
-)
 
 
 def _frozen(option: object) -> object:
@@ -189,7 +185,7 @@ def _read_dedup(option: object) -> Dedup | None:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) in (int, float)  # not bool, which is an int too
 
 
 def whole(value: object) -> int:

@@ -20,7 +20,10 @@ from toril.storage.bullmq.repeat import Repeats
 from toril.storage.bullmq.scripts import Command, call, check_token
 from toril.storage.protocol import Batch, Claim, Claimed, Reaped, Renewal
 
-_GRANTED_AT_ONCE: Final = 25
+BATCH: Final = 25
+"""Jobs per call of a batch script, and per pipeline of official ones: about 1 ms of the server."""
+_BOUND: Final = 2
+"""What `finish.lua` says of a queue that is paused or has bounds."""
 _NO_LEASE_MS: Final = 30_000
 _SWEPT_AT_ONCE: Final = 100
 
@@ -111,14 +114,15 @@ class Work(Repeats, Crew):
 
     async def fill(self, keys: Keys, queue: str, claim: Claim, catch: Catch) -> None:
         """Ask for jobs until there are enough, or no more."""
-        if self.batch and claim.rate is None:
+        if self.takes("finish", queue) and claim.rate is None:
             more = True
-            while more and len(catch.jobs) < claim.count:
-                more = await self.finish(queue, (), claim, catch)
+            while more and (want := claim.count - len(catch.jobs)) > 0:
+                groups = [()] if want <= BATCH else [(), ()]
+                more = await self.finish(queue, groups, claim, catch)
             if not catch.rest or len(catch.jobs) >= claim.count:
                 return
         while True:
-            want = min(claim.count - len(catch.jobs), _GRANTED_AT_ONCE)
+            want = min(claim.count - len(catch.jobs), BATCH)
             now = await self.now()
             tokens = [self.wire_token(claim.token) for _ in range(max(0, want))]
             commands = [grant_command(keys, claim, token, now) for token in tokens]
@@ -132,34 +136,47 @@ class Work(Repeats, Crew):
     async def finish(
         self,
         queue: str,
-        ended: Sequence[Ended],
+        groups: Sequence[Sequence[Ended]],
         claim: Claim | None,
         catch: Catch,
-        most: int = _GRANTED_AT_ONCE,
     ) -> bool:
         """Complete plain jobs and fetch plain ones; tell whether there may be more to fetch.
 
-        What was completed is marked so.
+        Groups go out together, a call for each; after a job that was left no other one is
+        completed. What was completed is marked so.
         """
-        want = 0
-        stem = worker = ""
+        left = 0 if claim is None else max(0, claim.count - len(catch.jobs))
+        lease_ms, worker = _NO_LEASE_MS, ""
         if claim is not None:
-            want = min(max(0, claim.count - len(catch.jobs)), most)
-            stem, worker = f"{self.wire_token(claim.token)}.", codec.clean(worker_name(claim))
+            lease_ms, worker = claim.lease_ms, codec.clean(worker_name(claim))
         now = await self.now()
-        args: list[Argument] = [_NO_LEASE_MS if claim is None else claim.lease_ms, worker, stem]
-        args += (want, ENDING_KEPT_MS)
-        for one in ended:
-            args += one.arguments()
-        command = await self.own_command("finish", queue, *args)
-        ((flags, more, next_due, *found),) = await self.pipe(queue, [command], once=True)
-        for one, flag in zip(ended, flags.decode(), strict=True):
-            one.done = flag == "1"
-        for number, (raw_id, flat) in enumerate(found, 1):
-            catch.add(raw_id.decode(), codec.fields_of(flat), f"{stem}{number}", now)
-        catch.next_ms = None if next_due < 0 else max(0, next_due - now)
-        catch.rest = bool(more)
-        return len(found) == want and not more
+        commands: list[Command] = []
+        asked: list[tuple[str, int]] = []
+        guard = ("", "")
+        for ended in groups:
+            want = min(left, BATCH)
+            left -= want
+            stem = "" if claim is None else f"{self.wire_token(claim.token)}."
+            args: list[Argument] = [lease_ms, worker, stem, want, ENDING_KEPT_MS, *guard]
+            for one in ended:
+                args += one.arguments()
+                guard = (one.lease.job_id, one.lease.token)
+            commands.append(await self.own_command("finish", queue, *args))
+            asked.append((stem, want))
+        replies = await self.pipe(queue, commands, once=True)
+        go_on = True
+        for ended, (stem, want), reply in zip(groups, asked, replies, strict=True):
+            flags, more, next_due, *found = reply
+            for one, flag in zip(ended, flags.decode(), strict=True):
+                one.done = flag == "1"
+            for number, (raw_id, flat) in enumerate(found, 1):
+                catch.add(raw_id.decode(), codec.fields_of(flat), f"{stem}{number}", now)
+            catch.next_ms = None if next_due < 0 else max(0, next_due - now)
+            catch.rest = bool(more)
+            if more == _BOUND:
+                self.refuses("finish", queue)
+            go_on = go_on and len(found) == want and not more
+        return go_on
 
     def wire_token(self, token: str) -> str:
         """Derive a token that is sent for one job and never again."""

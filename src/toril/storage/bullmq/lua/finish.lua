@@ -6,9 +6,12 @@
 -- ARGV[4]  stem of the tokens: the n-th job handed out gets the lock `<stem><n>`
 -- ARGV[5]  how many to hand out at most
 -- ARGV[6]  how long an ending stays readable, in ms
--- ARGV[7…] id, token, result, '1' if the job is kept, keep time in ms or '', packed ending or ''
+-- ARGV[7], ARGV[8]  '' or the last of the jobs in the call before and its token: while that lock
+--          is there, these jobs are left too
+-- ARGV[9…] id, token, result, '1' if the job is kept, keep time in ms or '', packed ending or ''
 -- Returns {flags, more, next due or -1, {id, fields} …}: '1' for each job that was completed, '0'
--- for each that was left; more is 1 where the official scripts may find jobs to hand out
+-- for each that was left; more is 1 where the official scripts may find jobs to hand out, 2 if the
+-- queue is paused or has bounds
 -- Events: completed, active, drained
 local lease, worker, stem, want = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
@@ -16,18 +19,38 @@ local events, delayed = base .. 'events', base .. 'delayed'
 local flags, found = {}, {}
 local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'max')
 local plain = not attributes[1] and not attributes[2] and not attributes[3]
+local bound = not plain
+if ARGV[7] ~= '' and call('GET', base .. ARGV[7] .. ':lock') == ARGV[8] then plain = false end
 local due = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 local next_due = due[2] and tonumber(due[2]) or -1
 if want > 0 and next_due >= 0 and next_due < (now + 1) * 0x1000 then plain = false end
 local open = plain
 local more = want > 0 and not plain
 
+-- What concerns all jobs alike is asked before the first and written after the last, in one call
+-- each. What may fail on a key of another type is a pcall: an error in between would lose the rest.
+local locks, tied = {}, false
+local out, free, stalled, completed = {}, {}, {}, {}
+local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
+if plain and #ARGV > 8 then
+  local lock_keys, tie_keys = {}, {}
+  for at = 9, #ARGV, 6 do
+    local job = base .. ARGV[at]
+    lock_keys[#lock_keys + 1] = job .. ':lock'
+    tie_keys[#tie_keys + 1] = job .. ':dependencies'
+    tie_keys[#tie_keys + 1] = job .. ':unsuccessful'
+  end
+  locks = call('MGET', unpack(lock_keys))
+  tied = call('EXISTS', unpack(tie_keys)) > 0
+end
+
 local function is_drained()
-  return call('LLEN', wait) == 0 and call('LLEN', active) == 0 and call('ZCARD', prioritized) == 0
+  return #found == 0
+    and call('LLEN', wait) == 0 and call('LLEN', active) == 0 and call('ZCARD', prioritized) == 0
 end
 
 local function hand_out()
-  local id = call('LINDEX', wait, -1)
+  local id = line[#line - #found]
   if not id then
     if call('ZCARD', prioritized) > 0 then more = true else call('DEL', base .. 'pc') end
     return false
@@ -36,34 +59,47 @@ local function hand_out()
     more = true
     return false
   end
-  call('RPOPLPUSH', wait, active)
   local job = base .. id
+  local fields = redis.pcall('HGETALL', job)
+  if fields.err then
+    more = true
+    return false
+  end
+  local started = 0
+  for at = 1, #fields, 2 do
+    if fields[at] == 'ats' then started = tonumber(fields[at + 1]) or 0 end
+  end
+  started = string.format('%d', started + 1)
   call('SET', job .. ':lock', stem .. (#found + 1), 'PX', lease)
   call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
-  call('HSET', job, 'processedOn', ARGV[1], 'pb', worker)
-  call('HINCRBY', job, 'ats', 1)
-  ring()
-  found[#found + 1] = {id, call('HGETALL', job)}
+  call('HSET', job, 'processedOn', ARGV[1], 'pb', worker, 'ats', started)
+  fields[#fields + 1] = 'ats'
+  fields[#fields + 1] = started
+  out[#out + 1] = id
+  found[#found + 1] = {id, fields}
   return true
 end
 
-local function complete(id, token, result, kept, ttl, ending)
+local function complete(number, id, token, result, kept, ttl, ending)
   local job = base .. id
-  if call('GET', job .. ':lock') ~= token then return false end
-  local ties = call('HMGET', job, 'parentKey', 'deid', 'defa', 'toril-w', 'opts')
-  if not ties[5] or ties[1] or ties[2] or ties[3] then return false end
-  if call('EXISTS', job .. ':dependencies', job .. ':unsuccessful') > 0 then return false end
+  if locks[number] ~= token then return false end
+  local ties = redis.pcall('HMGET', job, 'parentKey', 'deid', 'defa', 'toril-w', 'opts', 'atm')
+  if ties.err or not ties[5] or ties[1] or ties[2] or ties[3] then return false end
+  if tied and call('EXISTS', job .. ':dependencies', job .. ':unsuccessful') > 0 then
+    return false
+  end
   if call('LREM', active, -1, id) == 0 then return false end
-  call('DEL', job .. ':lock')
-  call('SREM', base .. 'stalled', id)
+  free[#free + 1] = job .. ':lock'
+  stalled[#stalled + 1] = id
   if ending ~= '' and (ties[4] or private_of(id)['w']) then
     call('SET', base .. 'toril-end:' .. id, ending, 'PX', ARGV[6])
   end
   if kept == '1' then
     if ttl ~= '' then call('ZADD', base .. 'toril-ttl', now + tonumber(ttl), id) end
-    call('HINCRBY', job, 'atm', 1)
-    call('ZADD', base .. 'completed', ARGV[1], id)
-    call('HSET', job, 'returnvalue', result, 'finishedOn', ARGV[1])
+    completed[#completed + 1] = ARGV[1]
+    completed[#completed + 1] = id
+    local made = string.format('%d', (tonumber(ties[6] or 0) or 0) + 1)
+    call('HSET', job, 'atm', made, 'returnvalue', result, 'finishedOn', ARGV[1])
   else
     call('DEL', job, job .. ':logs', job .. ':processed', job .. ':failed')
   end
@@ -72,9 +108,9 @@ local function complete(id, token, result, kept, ttl, ending)
   return true
 end
 
-if plain and #ARGV > 6 then call('XTRIM', events, 'MAXLEN', '~', max_events()) end
-for at = 7, #ARGV, 6 do
-  plain = plain and complete(unpack(ARGV, at, at + 5))
+if plain and #ARGV > 8 then call('XTRIM', events, 'MAXLEN', '~', max_events()) end
+for at = 9, #ARGV, 6 do
+  plain = plain and complete((at - 3) / 6, unpack(ARGV, at, at + 5))
   if plain then
     local asked = #found < want
     if asked and open then open = hand_out() end
@@ -87,4 +123,14 @@ for at = 7, #ARGV, 6 do
 end
 if not plain then more = #found < want end
 while plain and open and #found < want do open = hand_out() end
-return {table.concat(flags), more and 1 or 0, math.floor(next_due / 0x1000), unpack(found)}
+if #free > 0 then
+  call('DEL', unpack(free))
+  call('SREM', base .. 'stalled', unpack(stalled))
+end
+if #completed > 0 then call('ZADD', base .. 'completed', unpack(completed)) end
+if #out > 0 then
+  call('RPOP', wait, #out)
+  call('LPUSH', active, unpack(out))
+  ring()
+end
+return {table.concat(flags), bound and 2 or more and 1 or 0, math.floor(next_due / 0x1000), unpack(found)}
