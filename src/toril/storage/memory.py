@@ -363,7 +363,7 @@ class MemoryStorage:
     async def log(self, queue: str, notes: Sequence[tuple[Lease, str]]) -> Sequence[Answer]:
         """Append lines to the logs of running jobs."""
         return self._change(
-            queue, lambda q, _now: [q.note_log(lease, line) for lease, line in notes]
+            queue, lambda q, now: [q.note_log(lease, line, now) for lease, line in notes]
         )
 
     async def logs(

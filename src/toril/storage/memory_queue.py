@@ -558,7 +558,7 @@ class MemoryQueue:
 
     def note_progress(self, lease: Lease, progress: bytes, now: int) -> Answer:
         """Record progress under a lease."""
-        entry = self.jobs.get(lease.job_id)
+        entry = self.find(lease.job_id, now)
         if entry is None:
             return GONE
         if not entry.owned_by(lease):
@@ -567,9 +567,9 @@ class MemoryQueue:
         self._tell(EventKind.PROGRESS, entry, now, {"progress": progress.decode()})
         return DONE
 
-    def note_log(self, lease: Lease, line: str) -> Answer:
+    def note_log(self, lease: Lease, line: str, now: int) -> Answer:
         """Append a log line under a lease."""
-        entry = self.jobs.get(lease.job_id)
+        entry = self.find(lease.job_id, now)
         if entry is None:
             return GONE
         if not entry.owned_by(lease):

@@ -26,6 +26,16 @@ async def progress_is_recorded_and_told(bench: Bench) -> None:
 
 
 @check(facet=Notes)
+async def notes_on_a_job_past_its_keep_time_are_answered_gone(bench: Bench) -> None:
+    await bench.add("a", terms=Terms(result_ttl_ms=1_000))
+    job = await bench.take()
+    await bench.complete(job)
+    await bench.rig.advance(2_000)
+    assert list(await bench.notes.progress(bench.queue, [(job.lease, b"1")])) == [GONE]
+    assert list(await bench.notes.log(bench.queue, [(job.lease, "late")])) == [GONE]
+
+
+@check(facet=Notes)
 async def progress_outlives_the_end_of_the_job(bench: Bench) -> None:
     await bench.add("a")
     job = await bench.take()

@@ -17,7 +17,7 @@ from toril.storage.file.shelf import Shelf
 
 
 def _held(shelf: Shelf, lease: Lease) -> Row | Answer:
-    row = shelf.load(lease.job_id)
+    row = find(shelf, lease.job_id)
     if row is None:
         return GONE
     return row if row.owned_by(lease) else LOST

@@ -67,7 +67,13 @@ local function hand_out()
   end
   local started = 0
   for at = 1, #fields, 2 do
-    if fields[at] == 'ats' then started = tonumber(fields[at + 1]) or 0 end
+    if fields[at] == 'ats' then
+      started = tonumber(fields[at + 1])
+      if not started then
+        call('HSET', job, 'toril-broken-ats', fields[at + 1])
+        started = 0
+      end
+    end
   end
   started = string.format('%d', started + 1)
   call('SET', job .. ':lock', stem .. (#found + 1), 'PX', lease)

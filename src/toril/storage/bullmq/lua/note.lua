@@ -11,7 +11,8 @@ for at = 3, #ARGV, 3 do
   if call('EXISTS', job) == 0 then
     letter = 'G'
   elseif call('GET', job .. ':lock') ~= token then
-    letter = 'L'
+    local till = tonumber(call('ZSCORE', base .. 'toril-ttl', id) or 0)
+    letter = till > 0 and till <= now and 'G' or 'L'
   elseif ARGV[2] == 'p' then
     call('HSET', job, 'progress', text)
     tell('progress', 'jobId', id, 'data', text)
