@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from toril.errors import InvalidOption
 from toril.event import Cursor, Event, EventKind
 from toril.ids import check_name
-from toril.job import DEFAULT_TERMS, JobRecord, JobSpec, State, Terms
+from toril.job import DEFAULT_TERMS, JobSpec, State, Terms
 from toril.resp.client import Settings
 from toril.resp.replies import Argument
 from toril.resp.sync import SyncClient
@@ -29,7 +29,16 @@ from toril.storage.bullmq.observe import (
 from toril.storage.bullmq.official import own, scripts
 from toril.storage.bullmq.produce import add_command, read_found
 from toril.storage.bullmq.scripts import USED
-from toril.storage.columns import EventColumns, JobColumns, Span, Written
+from toril.storage.columns import (
+    EventColumns,
+    JobColumns,
+    Span,
+    Written,
+    append_job,
+    no_events,
+    no_jobs,
+    spread,
+)
 
 _PAGE: Final = 1000
 _ADDED_AT_ONCE: Final = 250
@@ -76,7 +85,7 @@ class BullmqBulk:
         """Read up to `limit` events, or one more to have both of a number."""
         start = self._locate(queue, after)
         stop = None if until is None else _number_of(until)
-        columns = cast("EventColumns", {name: [] for name in EventColumns.__annotations__})
+        columns = no_events()
         events = iter(self._events(queue, start, stop))
         found = list(islice(events, limit))
         if found and found[-1].kind is EventKind.RETRYING:
@@ -127,14 +136,14 @@ class BullmqBulk:
 
     def read_jobs(self, queue: str, state: State, start: int, stop: int) -> JobColumns:
         """Read jobs of one state."""
-        columns = cast("JobColumns", {name: [] for name in JobColumns.__annotations__})
+        columns = no_jobs()
         for first in range(start, stop, CHUNK):
             last = min(first + CHUNK, stop)
             page = [one.decode() for one in self._run("peek", queue, state.value, first, last)]
             for job_id, found in zip(page, self._run("get", queue, *page), strict=True):
                 record = read_found(job_id, found)
                 if record is not None and record.state is state:
-                    _append_job(columns, record)
+                    append_job(columns, record)
             if len(page) < last - first:
                 break
         return columns
@@ -150,7 +159,7 @@ class BullmqBulk:
         """Store jobs; an id that is there already is left alone."""
         keys = self._meet(queue)
         created = 0
-        rows = zip(ids, payloads, _each(names, len(ids)), _each(terms, len(ids)), strict=True)
+        rows = zip(ids, payloads, spread(names, len(ids)), spread(terms, len(ids)), strict=True)
         specs = [
             # The id is its own origin: a replayed row is the same hand-in.
             JobSpec(id=check_name("job", job_id), name=name, payload=payload, terms=one)
@@ -201,29 +210,3 @@ def _append(columns: dict[str, list[object]], event: Event) -> None:
         else:
             value = getattr(event, name)
             column.append(value.value if name == "kind" else value)
-
-
-def _append_job(columns: JobColumns, record: JobRecord) -> None:
-    spec, failure = record.spec, record.failure
-    columns["id"].append(spec.id)
-    columns["name"].append(spec.name)
-    columns["state"].append(record.state.value)
-    columns["payload"].append(spec.payload)
-    columns["priority"].append(spec.terms.priority)
-    columns["max_attempts"].append(spec.terms.attempts)
-    columns["created_ms"].append(record.created_ms)
-    columns["due_ms"].append(record.due_ms)
-    columns["attempts_made"].append(record.attempts_made)
-    columns["attempts_started"].append(record.attempts_started)
-    columns["stalls"].append(record.stalls)
-    columns["processed_ms"].append(record.processed_ms)
-    columns["finished_ms"].append(record.finished_ms)
-    columns["worker_id"].append(record.worker_id)
-    columns["progress"].append(record.progress)
-    columns["result"].append(record.result)
-    columns["failure_kind"].append(None if failure is None else failure.kind)
-    columns["failure_reason"].append(None if failure is None else failure.reason)
-
-
-def _each(values: Any, count: int) -> Iterable[Any]:
-    return [values] * count if isinstance(values, str | Terms) else values
