@@ -19,7 +19,8 @@ demo: $(STAMP) ## Run the main job end to end
 
 test: $(STAMP) ## Run the tests and the coverage limits (PYTEST_ARGS="..." runs a part, without limits)
 ifeq ($(strip $(PYTEST_ARGS)),)
-	$(RUN) -m pytest -n 2 --cov --cov-report=term --cov-report=json --cov-fail-under=0
+	$(RUN) -m pytest -n 2 -m "not spark" --cov --cov-report= --cov-fail-under=0
+	$(RUN) -m pytest -m spark --cov --cov-append --cov-report=term --cov-report=json --cov-fail-under=0
 	$(RUN) scripts/check_coverage.py coverage.json
 else
 	$(RUN) -m pytest -n 2 $(PYTEST_ARGS)
@@ -56,5 +57,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV) || \
 	  { echo "toril: '$(PYTHON) -m venv' failed; on Debian and Ubuntu install python3-venv" >&2; \
 	    rm -rf $(VENV); exit 1; }
-	@$(RUN) -m pip install --quiet --editable ".[dev,bullmq]" --constraint constraints.txt
+	@$(RUN) -m pip install --quiet --editable ".[dev,bullmq,spark]" --constraint constraints.txt
 	@touch $@
