@@ -32,6 +32,7 @@ from toril.storage.protocol import (
     Receipt,
     Removal,
     Renewal,
+    Seen,
     Settlement,
     WorkerInfo,
 )
@@ -410,6 +411,16 @@ class MemoryStorage:
         return self._change(
             queue, lambda q, now: [q.revive(job_id, reset_attempts, now) for job_id in ids]
         )
+
+    # -- Ends ------------------------------------------------------------------------------
+
+    async def discard(self, queue: str, seen: Sequence[Seen]) -> Sequence[bool]:
+        """Delete finished jobs that still have the end that was seen."""
+        return self._change(queue, lambda q, now: q.discard(seen, now))
+
+    async def rerun(self, queue: str, seen: Sequence[Seen]) -> Sequence[bool]:
+        """Put finished jobs back in line that still have the end that was seen."""
+        return self._change(queue, lambda q, now: [q.rerun(one, now) for one in seen])
 
     # -- Limits ----------------------------------------------------------------------------
 

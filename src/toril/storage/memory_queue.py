@@ -45,6 +45,7 @@ from toril.storage.protocol import (
     Receipt,
     Removal,
     Renewal,
+    Seen,
     WorkerInfo,
 )
 
@@ -180,6 +181,22 @@ class MemoryQueue:
             return Removal.ACTIVE
         self._remove(entry, now)
         return Removal.REMOVED
+
+    def discard(self, seen: Sequence[Seen], now: int) -> list[bool]:
+        """Delete finished jobs that still have the end that was seen."""
+        gone: list[bool] = []
+        for one in seen:
+            entry = self._as_seen(one, now)
+            if entry is not None:
+                self._remove(entry, now)
+            gone.append(entry is not None)
+        if any(gone):
+            self.log.append(EventKind.CLEANED, now, extras={"count": sum(gone)})
+        return gone
+
+    def _as_seen(self, seen: Seen, now: int) -> Entry | None:
+        entry = self.find(seen.id, now)
+        return None if entry is None or entry.finished_ms != seen.finished_ms else entry
 
     def _remove(self, entry: Entry, now: int) -> None:
         self._tell(EventKind.REMOVED, entry, now, {"prev": entry.state})
@@ -633,6 +650,10 @@ class MemoryQueue:
         self._lines.enter(entry, front=entry.spec.terms.lifo)
         self._tell(EventKind.WAITING, entry, now, {"prev": prev})
         return True
+
+    def rerun(self, seen: Seen, now: int) -> bool:
+        """Put a finished job back in line if it still has the end that was seen."""
+        return self._as_seen(seen, now) is not None and self.revive(seen.id, True, now)
 
     # -- observe and tend ------------------------------------------------------------------
 

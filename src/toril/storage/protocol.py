@@ -224,6 +224,14 @@ class WorkerInfo:
     active: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A finished job as somebody saw it: by when it had finished."""
+
+    id: str
+    finished_ms: int
+
+
 class Storage(Protocol):
     """Where jobs live. See the module's docstring for what holds for every verb."""
 
@@ -411,6 +419,22 @@ class Edits(Protocol):
 
         False too if another job holds the dedup key now.
         """
+        ...
+
+
+@runtime_checkable
+class Ends(Protocol):
+    """Changes to finished jobs, for callers that saw them a while ago.
+
+    False: the job is gone, runs again, or has finished another time since; nothing changed.
+    """
+
+    async def discard(self, queue: str, seen: Sequence[Seen]) -> Sequence[bool]:
+        """Delete finished jobs; tells the events that `purge` tells."""
+        ...
+
+    async def rerun(self, queue: str, seen: Sequence[Seen]) -> Sequence[bool]:
+        """Put finished jobs back in line, as `Edits.revive` does."""
         ...
 
 

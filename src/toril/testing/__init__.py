@@ -12,6 +12,7 @@ Checks are plain functions with plain asserts; no test framework is imported her
 """
 
 from toril.testing import (
+    checks_ends,
     checks_facets,
     checks_keep,
     checks_observe,
@@ -31,6 +32,7 @@ __all__ = [
     "MemoryRig",
     "Rig",
     "check",
+    "checks_ends",
     "checks_facets",
     "checks_keep",
     "checks_observe",

@@ -20,6 +20,7 @@ from toril.storage.protocol import (
     Claimed,
     Edits,
     Ending,
+    Ends,
     Feature,
     Limits,
     Notes,
@@ -65,6 +66,13 @@ class Bench:
         """The storage as its facet `Edits`."""
         storage = self.rig.storage
         assert isinstance(storage, Edits)
+        return storage
+
+    @property
+    def ends(self) -> Ends:
+        """The storage as its facet `Ends`."""
+        storage = self.rig.storage
+        assert isinstance(storage, Ends)
         return storage
 
     @property

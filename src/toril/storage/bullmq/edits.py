@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from toril.job import PENDING
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.link import chunks
 from toril.storage.bullmq.produce import Produce
 from toril.storage.bullmq.scripts import Command, call
+from toril.storage.protocol import Seen
 
 
 class EditJobs(Produce):
-    """The facet `Edits`."""
+    """The facets `Edits` and `Ends`."""
 
     async def promote(self, queue: str, ids: Sequence[str]) -> Sequence[bool]:
         """Let delayed jobs start now, at the place their priority gives them."""
@@ -62,11 +63,36 @@ class EditJobs(Produce):
         """Put finished jobs back in line."""
         flags = ""
         for some in chunks(ids):
-            flags += (await self.own("revive", queue, int(reset_attempts), *some)).decode()
+            flags += (await self.own("revive", queue, int(reset_attempts), 0, *some)).decode()
         return [flag == "1" for flag in flags]
+
+    async def rerun(self, queue: str, seen: Sequence[Seen]) -> Sequence[bool]:
+        """Put finished jobs back in line that still have the end that was seen."""
+        flags = ""
+        for some in chunks(seen):
+            flags += (await self.own("revive", queue, 1, 1, *_pairs(some))).decode()
+        return [flag == "1" for flag in flags]
+
+    async def discard(self, queue: str, seen: Sequence[Seen]) -> Sequence[bool]:
+        """Delete finished jobs that still have the end that was seen.
+
+        Jobs of flows and schedulers are looked at and deleted in two steps.
+        """
+        gone: list[bool] = []
+        for some in chunks(seen):
+            letters = (await self.own("discard", queue, *_pairs(some))).decode()
+            for one, letter in zip(some, letters, strict=True):
+                tied = letter == "o" and await self.drop_officially(queue, one.id) == "x"
+                gone.append(letter == "x" or tied)
+        return gone
 
     async def _flags(self, queue: str, commands: Sequence[Command]) -> list[bool]:
         flags: list[bool] = []
         for some in chunks(commands):
             flags += [code == 0 for code in await self.pipe(queue, some)]
         return flags
+
+
+def _pairs(seen: Sequence[Seen]) -> Iterator[str | int]:
+    for one in seen:
+        yield from (one.id, one.finished_ms)

@@ -14,6 +14,7 @@ from toril.storage.file.endings import find
 from toril.storage.file.produce import holder_of, take_key
 from toril.storage.file.row import Row
 from toril.storage.file.shelf import Shelf
+from toril.storage.protocol import Seen
 
 
 def _held(shelf: Shelf, lease: Lease) -> Row | Answer:
@@ -94,6 +95,14 @@ def reschedule(shelf: Shelf, job_id: str, delay_ms: int) -> bool:
     lines.line_up(shelf, row, max(delay_ms, 1), front=False)
     shelf.save(row)
     return True
+
+
+def rerun(shelf: Shelf, seen: Seen) -> bool:
+    """Put a finished job back in line if it still has the end that was seen."""
+    row = find(shelf, seen.id)
+    if row is None or row.finished_ms != seen.finished_ms:
+        return False
+    return revive(shelf, seen.id, True)
 
 
 def revive(shelf: Shelf, job_id: str, reset_attempts: bool) -> bool:

@@ -43,6 +43,7 @@ from toril.storage.protocol import (
     Receipt,
     Removal,
     Renewal,
+    Seen,
     Settlement,
     WorkerInfo,
 )
@@ -410,6 +411,20 @@ class FileStorage:
     ) -> Sequence[bool]:
         """Put finished jobs back in line."""
         return await self._each(queue, ids, lambda q, one: edits.revive(q, one, reset_attempts))
+
+    # -- Ends ------------------------------------------------------------------------------
+
+    async def discard(self, queue: str, seen: Sequence[Seen]) -> Sequence[bool]:
+        """Delete finished jobs that still have the end that was seen."""
+        self._at_work()
+        gone: list[bool] = []
+        for some in _chunks(seen):
+            gone += await self._change(queue, partial(tend.discard, seen=some))
+        return gone
+
+    async def rerun(self, queue: str, seen: Sequence[Seen]) -> Sequence[bool]:
+        """Put finished jobs back in line that still have the end that was seen."""
+        return await self._each(queue, seen, edits.rerun)
 
     # -- Limits ----------------------------------------------------------------------------
 

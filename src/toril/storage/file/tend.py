@@ -9,13 +9,13 @@ from toril.event import EventKind
 from toril.job import State
 from toril.outcome import CANCELLED, Failure
 from toril.storage.file.codec import ACTIVE, FAILED
-from toril.storage.file.endings import finish, retain, sweep
+from toril.storage.file.endings import find, finish, retain, sweep
 from toril.storage.file.lines import line_up
 from toril.storage.file.produce import delete
 from toril.storage.file.row import COLUMNS, Row
 from toril.storage.file.shelf import EVENTS_KEPT, Shelf
 from toril.storage.file.work import let_go
-from toril.storage.protocol import Rate, Reaped
+from toril.storage.protocol import Rate, Reaped, Seen
 
 
 def reap(shelf: Shelf, max_stalls: int, interval_ms: int) -> Reaped:
@@ -100,6 +100,21 @@ def purge(shelf: Shelf, numbers: Sequence[int], states: Sequence[int], before_ms
             delete(shelf, row)
     if gone:
         shelf.announce(EventKind.CLEANED, {"count": len(gone)})
+    return gone
+
+
+def discard(shelf: Shelf, seen: Sequence[Seen]) -> list[bool]:
+    """Delete finished jobs that still have the end that was seen."""
+    gone: list[bool] = []
+    for one in seen:
+        row = find(shelf, one.id)
+        if row is not None and row.finished_ms == one.finished_ms:
+            delete(shelf, row)
+            gone.append(True)
+        else:
+            gone.append(False)
+    if any(gone):
+        shelf.announce(EventKind.CLEANED, {"count": sum(gone)})
     return gone
 
 

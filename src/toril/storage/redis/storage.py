@@ -48,6 +48,7 @@ from toril.storage.protocol import (
     Receipt,
     Removal,
     Renewal,
+    Seen,
     Settlement,
     WorkerInfo,
 )
@@ -708,6 +709,16 @@ class RedisStorage:
         """Put finished jobs back in line."""
         return await self._flags("edit", queue, ids, "revive", int(reset_attempts))
 
+    # -- Ends ------------------------------------------------------------------------------
+
+    async def discard(self, queue: str, seen: Sequence[Seen]) -> Sequence[bool]:
+        """Delete finished jobs that still have the end that was seen."""
+        return [letter == "r" for letter in await self._letters("discard", queue, _pairs(seen))]
+
+    async def rerun(self, queue: str, seen: Sequence[Seen]) -> Sequence[bool]:
+        """Put finished jobs back in line that still have the end that was seen."""
+        return await self._flags("edit", queue, _pairs(seen), "rerun", 1)
+
     # -- Limits ----------------------------------------------------------------------------
 
     async def tune(
@@ -762,6 +773,11 @@ async def _receipts(specs: Sequence[JobSpec], call: Awaitable[list[bytes]]) -> l
 
 def _chunks(items: Sequence[T]) -> Iterable[Sequence[T]]:
     return (items[first : first + CHUNK] for first in range(0, len(items), CHUNK))
+
+
+def _pairs(seen: Sequence[Seen]) -> list[str]:
+    """Write ids and times one after the other; chunks are of even size, so no pair is divided."""
+    return [text for one in seen for text in (one.id, str(one.finished_ms))]
 
 
 def _receipt(job_id: str, answer: bytes) -> Receipt:

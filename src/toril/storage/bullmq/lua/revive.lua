@@ -1,6 +1,8 @@
 -- Put finished jobs back in line. The official script forgets their priority and their attempts,
 -- and fails for a child whose failure was ignored.
--- ARGV[2]  '1': give them all their attempts again      ARGV[3…]  ids
+-- ARGV[2]  '1': give them all their attempts again
+-- ARGV[3]  '1': each id is followed by the time the job had finished at; with another one it stays
+-- ARGV[4…] ids
 -- Returns '1' or '0' each
 -- Events: waiting
 local flags = {}
@@ -17,9 +19,10 @@ local function relink(job, state)
   if gone > 0 then call('SADD', parent .. ':dependencies', job) end
 end
 
-local function revive(id)
+local function revive(id, finished)
   local job = base .. id
   if call('EXISTS', job) == 0 or expired(id) then return false end
+  if finished and call('HGET', job, 'finishedOn') ~= finished then return false end
   local state = state_of(id)
   if state ~= 'completed' and state ~= 'failed' then return false end
   local dedup = options_of(id)['de']
@@ -42,5 +45,8 @@ local function revive(id)
   return true
 end
 
-for at = 3, #ARGV do flags[at - 2] = revive(ARGV[at]) and '1' or '0' end
+local step = ARGV[3] == '1' and 2 or 1
+for at = 4, #ARGV, step do
+  flags[#flags + 1] = revive(ARGV[at], step == 2 and ARGV[at + 1]) and '1' or '0'
+end
 return table.concat(flags)

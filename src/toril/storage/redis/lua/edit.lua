@@ -1,13 +1,14 @@
 -- Change jobs that are not running.
--- ARGV: time, what (promote, priority, delay, data, revive), value, ids
+-- ARGV: time, what (promote, priority, delay, data, revive, rerun), value, ids
 --   priority: the number · delay: ms from now · data: packed spec · revive: reset attempts (0|1)
---   priority and data come with the new spec of each job after its id
+--   priority and data come with the new spec of each job after its id; rerun is a revive that
+--   comes with the time each job had finished at, and leaves those that have another one now
 -- Returns per id: 1 changed, 0 not in a state that allows it
 -- Events: waiting, delayed
 
 local what, value, answers = ARGV[2], ARGV[3], {}
 local pending = { w = true, p = true, d = true }
-local step = (what == 'priority' or what == 'data') and 2 or 1
+local step = (what == 'priority' or what == 'data' or what == 'rerun') and 2 or 1
 
 local function key_is_free(id, record)
   local extra = record[EXTRA]
@@ -52,7 +53,9 @@ local function change(id, record, spec)
     call('HSET', SPECS, id, spec)
     return true
   else
-    if not SHELF[state] or not key_is_free(id, record) then return false end
+    if not SHELF[state] then return false end
+    if what == 'rerun' and record[SINCE] ~= tonumber(spec) then return false end
+    if not key_is_free(id, record) then return false end
     call('ZREM', SHELF[state], id)
     call('ZREM', EXPIRY, id)
     call('HDEL', RESULTS, id)
