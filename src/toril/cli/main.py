@@ -1,0 +1,63 @@
+"""Run the command line: find the command, say what went wrong, end with its code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from toril._version import __version__
+from toril.cli.errors import FAILED, FINE, trouble_of
+from toril.cli.lazy import Lazy, LazyGroup
+from toril.cli.output import Output
+
+COMMANDS = {
+    "spark": Lazy(
+        home="toril.cli.spark", name="spark", help="Queues as tables: load, archive, replay, report."
+    ),
+}
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+toril = LazyGroup(
+    name="toril",
+    lazy=COMMANDS,
+    help="Background jobs: run, look at and tend queues.",
+    context_settings=_CONTEXT,
+    no_args_is_help=True,
+)
+toril = click.version_option(__version__, message="%(prog)s %(version)s")(toril)
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and leave with its exit code."""
+    sys.exit(run(sys.argv[1:] if args is None else args, Output()))
+
+
+def run(args: Sequence[str], output: Output) -> int:
+    """Run a command; give its exit code, whatever happens."""
+    output.json = "--json" in args  # for what goes wrong before the options are read
+    try:
+        answer = toril.main(list(args), prog_name="toril", standalone_mode=False, obj=output)
+    except click.exceptions.NoArgsIsHelpError as error:
+        output.say(error.format_message())
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read our output has had enough; the interpreter must not try to flush it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (Exception, KeyboardInterrupt) as error:
+        return _fail(error, output)
+    return answer if isinstance(answer, int) else FINE
+
+
+def _fail(error: BaseException, output: Output) -> int:
+    if output.traceback and not isinstance(error, click.ClickException):
+        output.err.write("".join(traceback.format_exception(error)))
+    trouble = trouble_of(error)
+    output.trouble(trouble)
+    return trouble.exit

@@ -1,0 +1,1 @@
+"""Flows of data between queues and tables: ingest, archive, replay, export."""
