@@ -3,13 +3,28 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from toril.spark.fleet import SparkWorkerFleet
+    from toril.spark.fleet_count import FleetProgress, FleetResult, TaskCount
+    from toril.spark.fleet_handle import FleetHandle
     from toril.spark.session import open_session
 
 _HOMES = {
+    "FleetHandle": "fleet_handle",
+    "FleetProgress": "fleet_count",
+    "FleetResult": "fleet_count",
+    "SparkWorkerFleet": "fleet",
+    "TaskCount": "fleet_count",
     "open_session": "session",
 }
 
-__all__ = ["open_session"]
+__all__ = [
+    "FleetHandle",
+    "FleetProgress",
+    "FleetResult",
+    "SparkWorkerFleet",
+    "TaskCount",
+    "open_session",
+]
 
 
 def __getattr__(name: str) -> object:
