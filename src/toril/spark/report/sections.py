@@ -1,0 +1,260 @@
+"""Put the figures of one queue, and of all of them, together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from toril.spark.report import charts, heat, lists
+from toril.spark.report.bins import Bin, add_up, choose_bins, fill
+from toril.spark.report.charts import Timeline
+from toril.spark.report.figure import Figure, show, show_sql
+from toril.spark.report.model import Minute, ReportData, SlaMinute, Total
+from toril.spark.report.words import (
+    count,
+    duration,
+    foreign,
+    instant,
+    percent,
+    plain_instant,
+    plural,
+    safe,
+)
+
+MOST_OPEN: Final = 6
+"""With more queues than this their sections are folded, and their charts have no hover texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One number a reader looks for first; `key` names it for those who read by program."""
+
+    key: str
+    name: str
+    value: str
+    aside: str = ""
+    bad: bool = False
+
+
+def overview(
+    data: ReportData, timelines: Mapping[str, Timeline], anchors: Mapping[str, str]
+) -> str:
+    """Write what holds for all queues; with one queue only what its section does not say."""
+    tiles = _tiles_of_all(data, timelines)
+    figures: list[Figure] = []
+    if len(data.totals) != 1:
+        rows = {queue: time.rows for queue, time in timelines.items()}
+        joined = _joined(timelines)
+        if data.totals:
+            figures += [lists.all_queues(data.totals, rows, anchors)]
+        if joined is not None:
+            figures += [charts.throughput(joined), charts.backlog(joined), charts.trouble(joined)]
+            figures += [charts.limits(joined)] if data.sla else []
+        if data.totals:
+            figures += [lists.all_latencies(data.totals)]
+            figures += [heat.finished_by_hour(data.by_hour), heat.failed_by_hour(data.by_hour)]
+            figures += [lists.failure_groups(data.failures, named=True)]
+            figures += [lists.slowest_jobs(data.slowest, named=True)]
+            figures += [lists.lost_events(data.gaps, data.totals, named=True)]
+    return (
+        '<section id="overview" aria-labelledby="overview-title">'
+        f'<h2 id="overview-title">Overview</h2>{_notes(data, timelines)}'
+        f"{_tiles(tiles, data.queries)}{_figures(figures, data.queries)}</section>"
+    )
+
+
+def queue_section(data: ReportData, total: Total, time: Timeline | None, anchor: str) -> str:
+    """Write what one queue did."""
+    queue = total.queue
+    hours = [row for row in data.by_hour if row.queue == queue]
+    figures: list[Figure] = []
+    if time is not None:
+        figures += [charts.throughput(time), charts.backlog(time), charts.waits(time)]
+        figures += [charts.runs(time), charts.trouble(time), charts.utilisation(time)]
+        figures += [charts.limits(time)] if any(row.queue == queue for row in data.sla) else []
+    figures += [
+        heat.finished_by_hour(hours),
+        heat.failed_by_hour(hours),
+        lists.failure_groups([row for row in data.failures if row.queue == queue], named=False),
+        lists.slowest_jobs([row for row in data.slowest if row.queue == queue], named=False),
+        lists.lost_events([row for row in data.gaps if row.queue == queue], [total], named=False),
+    ]
+    table = lists.minutes(time) if time is not None and time.talks else ""
+    content = (
+        f"{_tiles(_tiles_of(total, time), data.queries)}{_figures(figures, data.queries)}{table}"
+    )
+    title = f'<h2 id="{anchor}-title">Queue {foreign(queue, 100)}</h2>'
+    if len(data.totals) <= MOST_OPEN:
+        return f'<section id="{anchor}" aria-labelledby="{anchor}-title">{title}{content}</section>'
+    gist = f"{plural(total.added, 'job')}, {percent(total.failure_rate)} failed"
+    return (
+        f'<section id="{anchor}" aria-labelledby="{anchor}-title"><details class="queue">'
+        f'<summary>{title}<span class="gist">{gist}</span></summary>{content}</details></section>'
+    )
+
+
+def timelines_of(data: ReportData) -> dict[str, Timeline]:
+    """Lay all queues over the same time, so that their charts can be compared."""
+    minutes: dict[str, list[Minute]] = {total.queue: [] for total in data.totals}
+    limits: dict[str, list[SlaMinute]] = {total.queue: [] for total in data.totals}
+    for minute in data.per_minute:
+        minutes.setdefault(minute.queue, []).append(minute)
+    for limit in data.sla:
+        limits.setdefault(limit.queue, []).append(limit)
+    times = [row.minute_ms for row in data.per_minute] + [row.minute_ms for row in data.sla]
+    bins = choose_bins(times)
+    if bins is None:
+        return {}
+    talks = len(data.totals) <= MOST_OPEN
+    return {
+        queue: Timeline(bins, fill(bins, rows, limits.get(queue, ())), talks)
+        for queue, rows in minutes.items()
+    }
+
+
+def _joined(timelines: Mapping[str, Timeline]) -> Timeline | None:
+    if not timelines:
+        return None
+    bins = next(iter(timelines.values())).bins
+    return Timeline(bins, add_up(bins, [time.rows for time in timelines.values()]), talks=True)
+
+
+def _tiles_of_all(data: ReportData, timelines: Mapping[str, Timeline]) -> list[Tile]:
+    if len(data.totals) == 1:
+        return []
+    totals = data.totals
+    failed = sum(total.failed for total in totals)
+    finished = failed + sum(total.completed for total in totals)
+    joined = _joined(timelines)
+    return [
+        Tile("added", "Added", count(sum(total.added for total in totals)), "jobs"),
+        Tile("completed", "Completed", count(finished - failed), "jobs"),
+        Tile("failed", "Failed", count(failed), _rate(failed, finished), failed > 0),
+        Tile("retried", "Retried", count(sum(total.retried for total in totals)), "attempts"),
+        _stalled(sum(total.stalled for total in totals)),
+        Tile("cancelled", "Cancelled", count(sum(total.cancelled for total in totals)), "jobs"),
+        Tile("unfinished", "Unfinished", count(sum(total.unfinished for total in totals)), "jobs"),
+        *_sla_tile(joined),
+        *_busiest(joined),
+    ]
+
+
+def _tiles_of(total: Total, time: Timeline | None) -> list[Tile]:
+    failed = percent(total.failure_rate)
+    waits = f"p50 {duration(total.wait_p50_ms)}, p99 {duration(total.wait_p99_ms)}"
+    runs = f"p50 {duration(total.run_p50_ms)}, p99 {duration(total.run_p99_ms)}"
+    return [
+        Tile("added", "Added", count(total.added), "jobs"),
+        Tile("completed", "Completed", count(total.completed), "jobs"),
+        Tile("failed", "Failed", count(total.failed), f"{failed} of finished", total.failed > 0),
+        Tile("retried", "Retried", count(total.retried), f"attempts, {percent(total.retry_rate)}"),
+        _stalled(total.stalled),
+        Tile("cancelled", "Cancelled", count(total.cancelled), "jobs"),
+        Tile("unfinished", "Unfinished", count(total.unfinished), "jobs"),
+        Tile("wait_p95", "Wait p95", duration(total.wait_p95_ms), waits),
+        Tile("run_p95", "Run p95", duration(total.run_p95_ms), runs),
+        *_sla_tile(time),
+        *_busiest(time),
+    ]
+
+
+def _stalled(number: int) -> Tile:
+    return Tile("stalled", "Stalled", count(number), "attempts lost by a worker", number > 0)
+
+
+def _rate(part: int, whole: int) -> str:
+    return f"{percent(part / whole)} of finished" if whole else "jobs"
+
+
+def _sla_tile(time: Timeline | None) -> list[Tile]:
+    if time is None:
+        return []
+    late = sum(row.breached for row in time.rows)
+    known = late + sum(row.within for row in time.rows)
+    if not known:
+        return []
+    return [Tile("breached", "Too late", count(late), f"{percent(late / known)} of jobs", late > 0)]
+
+
+def _busiest(time: Timeline | None) -> list[Tile]:
+    if time is None:
+        return []
+    row = max(time.rows, key=lambda one: (_finished(one), -one.start_ms))
+    name = f"Busiest {time.bins.per}"
+    return [
+        Tile("busiest", name, count(_finished(row)), f"finished, {plain_instant(row.start_ms)}")
+    ]
+
+
+def _finished(row: Bin) -> int:
+    return row.completed + row.failed
+
+
+def _notes(data: ReportData, timelines: Mapping[str, Timeline]) -> str:
+    """Say in words what happened, and first what needs a look."""
+    if not data.totals:
+        return '<p class="lead">There are no events to report on.</p>'
+    warnings = "".join(f"<li>{text}</li>" for text in _warnings(data, timelines))
+    alarm = f'<ul class="warnings" aria-label="Worth a look">{warnings}</ul>' if warnings else ""
+    return f'<p class="lead">{_lead(data.totals)}</p>{alarm}'
+
+
+def _lead(totals: Sequence[Total]) -> str:
+    added = sum(total.added for total in totals)
+    finished = sum(total.completed + total.failed for total in totals)
+    starts = [total.first_event_ms for total in totals if total.first_event_ms is not None]
+    ends = [total.last_event_ms for total in totals if total.last_event_ms is not None]
+    where = plural(len(totals), "queue") if len(totals) > 1 else f"queue {foreign(totals[0].queue)}"
+    text = f"{plural(added, 'job')} added and {plural(finished, 'job')} finished in {where}"
+    if not starts or not ends:
+        return f"{text}."
+    first, last = min(starts), max(ends)
+    when = f"from {instant(first, seconds=True)} to {instant(last, seconds=True)}"
+    return f"{text}, {when} ({duration(last - first)})."
+
+
+def _warnings(data: ReportData, timelines: Mapping[str, Timeline]) -> list[str]:
+    found: list[str] = []
+    for total in data.totals:
+        name = foreign(total.queue, 60)
+        gaps = [gap for gap in data.gaps if gap.queue == total.queue]
+        if gaps:
+            lost = sum(gap.count or 0 for gap in gaps)
+            more = " and an unknown number more" if any(gap.count is None for gap in gaps) else ""
+            found.append(f"<b>{name}</b> lost {plural(lost, 'event')}{more}: counts are too low.")
+        if total.failure_rate is not None and total.failure_rate >= 0.05:
+            found.append(f"<b>{name}</b>: {percent(total.failure_rate)} of its jobs failed.")
+        if total.stalled:
+            found.append(f"<b>{name}</b>: {plural(total.stalled, 'attempt')} stalled.")
+        if _grows(timelines.get(total.queue)):
+            found.append(f"<b>{name}</b>: its backlog is at its highest at the end.")
+    return found[:MOST_OPEN] + _more(len(found) - MOST_OPEN)
+
+
+def _more(number: int) -> list[str]:
+    return [f"And {plural(number, 'more note')}; see the queues."] if number > 0 else []
+
+
+def _grows(time: Timeline | None) -> bool:
+    if time is None or len(time.rows) < 3:
+        return False
+    levels = [row.backlog for row in time.rows]
+    return levels[-1] > 10 and levels[-1] == max(levels) and levels[-1] > levels[0]
+
+
+def _tiles(tiles: Sequence[Tile], queries: Mapping[str, str]) -> str:
+    if not tiles:
+        return ""
+    cells = "".join(
+        f'<div class="tile{" bad" if tile.bad else ""}" data-of="{tile.key}">'
+        f"<dt>{safe(tile.name)}</dt>"
+        f"<dd><b>{safe(tile.value)}</b><small>{safe(tile.aside)}</small></dd></div>"
+        for tile in tiles
+    )
+    return f'<dl class="tiles">{cells}</dl>{show_sql("totals", queries.get("totals"))}'
+
+
+def _figures(figures: Sequence[Figure], queries: Mapping[str, str]) -> str:
+    shown = "".join(show(figure, queries.get(figure.table)) for figure in figures)
+    return f'<div class="figures">{shown}</div>' if shown else ""
