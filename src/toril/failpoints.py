@@ -3,10 +3,13 @@
 The environment variable `TORIL_FAIL=<point>:<action>[:<n>]`, read once when the process starts,
 arms one point: at its n-th passing (default: the first) the process gets a signal, once.
 
-    points   before_commit   outcomes are about to be sent to the storage
-             after_send      they were sent and recorded; nobody here knows it yet
-    actions  kill            SIGKILL: die without a word
-             stop            SIGSTOP: freeze until somebody sends SIGCONT
+    points   before_commit     outcomes are about to be sent to the storage
+             after_send        they were sent and recorded; nobody here knows it yet
+             archive_written   an archive's files are there, nobody has looked at them again
+             archive_verified  they are proven, and no job is deleted yet
+             archive_purging   one batch of the archived jobs is deleted
+    actions  kill              SIGKILL: die without a word
+             stop              SIGSTOP: freeze until somebody sends SIGCONT
 
 Without the variable a point costs one comparison. It is the one thing in toril that is read
 from the environment at import: a point armed later would miss what the test is about.
@@ -20,7 +23,13 @@ from typing import Final
 
 from toril.errors import InvalidOption
 
-POINTS: Final = ("before_commit", "after_send")
+POINTS: Final = (
+    "before_commit",
+    "after_send",
+    "archive_written",
+    "archive_verified",
+    "archive_purging",
+)
 ACTIONS: Final = ("kill", "stop")
 
 

@@ -17,7 +17,9 @@ from toril.cli.output import Output
 
 COMMANDS = {
     "spark": Lazy(
-        home="toril.cli.spark", name="spark", help="Queues as tables: load, archive, replay, report."
+        home="toril.cli.spark",
+        name="spark",
+        help="Queues as tables: load, archive, replay, report.",
     ),
 }
 

@@ -64,7 +64,7 @@ class ArchiveRun:
 
     `changed` jobs are in the archive as they were and were left in the store, because they were
     retried, removed or ended anew since. `resumed` were deleted for earlier runs that had
-    not come that far. `unfinished` names runs without a manifest, all of whose jobs are in the store.
+    not come that far. `unfinished` names runs without a manifest, whose jobs are all in the store.
     """
 
     path: str
@@ -130,7 +130,11 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
     runs = [files.path(RUNS, one.run) for one in _manifests(files)]
     if not runs:
         return spark.createDataFrame([], ddl(COLUMNS))
-    return spark.read.schema(ddl(COLUMNS)).parquet(*runs).dropDuplicates(["queue", "id", "finished_at"])
+    return (
+        spark.read.schema(ddl(COLUMNS))
+        .parquet(*runs)
+        .dropDuplicates(["queue", "id", "finished_at"])
+    )
 
 
 class _Archive:
@@ -232,7 +236,9 @@ class _Archive:
         done = purged = 0
         for batch in batches(rows, _BATCH):
             seen = [Seen(id=row["id"], finished_ms=row["at"]) for row in batch]
-            purged += self._desk.call(lambda storage, seen=seen: _discard(storage, manifest.queue, seen))
+            purged += self._desk.call(
+                lambda storage, seen=seen: _discard(storage, manifest.queue, seen)
+            )
             done += len(seen)
             passing("archive_purging")
             self._report(done, manifest.rows, "purging")

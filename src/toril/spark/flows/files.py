@@ -22,7 +22,9 @@ class Files:
         conf = context._jsc.hadoopConfiguration()
         path = self._jvm.org.apache.hadoop.fs.Path(root)
         self._system = path.getFileSystem(conf)
-        self.root = str(path.makeQualified(self._system.getUri(), self._system.getWorkingDirectory()))
+        self.root = str(
+            path.makeQualified(self._system.getUri(), self._system.getWorkingDirectory())
+        )
 
     def path(self, *parts: str) -> str:
         """The whole address of something below the directory."""
@@ -61,7 +63,9 @@ class Files:
         finally:
             stream.close()
         if not self._system.rename(draft, self._at(*parts)):
-            raise StorageError(f"'{self.path(*parts)}' cannot be put in place; is it there already?")
+            raise StorageError(
+                f"'{self.path(*parts)}' cannot be put in place; is it there already?"
+            )
         self.sync(*folders)
 
     def delete(self, *parts: str) -> None:
