@@ -8,6 +8,8 @@ arms one point: at its n-th passing (default: the first) the process gets a sign
              archive_written   an archive's files are there, nobody has looked at them again
              archive_verified  they are proven, and no job is deleted yet
              archive_purging   one batch of the archived jobs is deleted
+             bronze_written    a batch of events lies in the lake, and is not yet recorded
+             bronze_recorded   it is recorded; Spark does not know it yet
     actions  kill              SIGKILL: die without a word
              stop              SIGSTOP: freeze until somebody sends SIGCONT
 
@@ -29,6 +31,8 @@ POINTS: Final = (
     "archive_written",
     "archive_verified",
     "archive_purging",
+    "bronze_written",
+    "bronze_recorded",
 )
 ACTIONS: Final = ("kill", "stop")
 

@@ -127,7 +127,7 @@ def archive(
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
     """Read the jobs of all runs that were proven, each end of a job once."""
     files = Files(spark, path)
-    runs = [files.path(RUNS, one.run) for one in _manifests(files)]
+    runs = [files.at(RUNS, one.run) for one in _manifests(files)]
     if not runs:
         return spark.createDataFrame([], ddl(COLUMNS))
     return (
@@ -151,7 +151,7 @@ class _Archive:
 
     def resume(self) -> int:
         """Delete the jobs of proven runs that were not yet deleted; tell how many."""
-        done = set(self.files.names(PURGED))
+        done = set(self.files.sizes(PURGED))
         return sum(
             self.purge(one)
             for one in _manifests(self.files)
@@ -163,7 +163,7 @@ class _Archive:
     def unfinished(self, clean: bool) -> tuple[str, ...]:
         """Name the runs without a manifest, and delete them if asked to."""
         proven = {one.run for one in _manifests(self.files)}
-        found = [name for name in self.files.names(RUNS) if name not in proven]
+        found = [name for name in self.files.folders(RUNS) if name not in proven]
         if clean:
             for name in found:
                 self.files.delete(RUNS, name)
@@ -178,7 +178,7 @@ class _Archive:
         seen = Observation()
         frame = self._jobs(states, before).observe(seen, *_sums())
         self._report(0, None, "reading")
-        frame.write.mode("error").parquet(self.files.path(RUNS, run))
+        frame.write.mode("error").parquet(self.files.at(RUNS, run))
         told = seen.get
         rows, digest = int(told["rows"]), str(told["digest"])
         passing("archive_written")
@@ -196,7 +196,7 @@ class _Archive:
             digest=digest,
             purge=purge,
         )
-        self.files.put(json.dumps(asdict(manifest)), MANIFESTS, f"{run}.json")
+        self.files.put(asdict(manifest), MANIFESTS, f"{run}.json")
         passing("archive_verified")
         return manifest
 
@@ -217,12 +217,12 @@ class _Archive:
         found = self._read(run).agg(*_sums()).collect()[0]
         if (found["rows"], str(found["digest"])) != (rows, digest):
             raise StorageError(
-                f"archive: '{self.files.path(RUNS, run)}' holds {found['rows']:,} jobs of {rows:,},"
+                f"archive: '{self.files.at(RUNS, run)}' holds {found['rows']:,} jobs of {rows:,},"
                 " or others than were read; nothing was deleted from the store. fix: run it again"
             )
 
     def _read(self, run: str) -> DataFrame:
-        return self._spark.read.schema(ddl(COLUMNS)).parquet(self.files.path(RUNS, run))
+        return self._spark.read.schema(ddl(COLUMNS)).parquet(self.files.at(RUNS, run))
 
     def purge(self, manifest: Manifest) -> int:
         """Delete the jobs of a proven run that are as the archive has them."""
@@ -243,7 +243,7 @@ class _Archive:
             passing("archive_purging")
             self._report(done, manifest.rows, "purging")
         note = {"run": manifest.run, "rows": done, "purged": purged}
-        self.files.put(json.dumps(note), PURGED, f"{manifest.run}.json")
+        self.files.put(note, PURGED, f"{manifest.run}.json")
         return purged
 
 
@@ -265,8 +265,8 @@ def _sums() -> list[Column]:
 
 def _manifests(files: Files) -> list[Manifest]:
     found = []
-    for name in files.names(MANIFESTS):
+    for name in sorted(files.sizes(MANIFESTS)):
         if name.endswith(".json") and not name.startswith("."):
-            fields = json.loads(files.read(MANIFESTS, name))
+            fields = json.loads(files.read_text(MANIFESTS, name))
             found.append(Manifest(**{**fields, "states": tuple(fields["states"])}))
     return found

@@ -135,7 +135,7 @@ def _read(spark: SparkSession, source: str, format: str | None, schema: str | No
 def _format_of(spark: SparkSession, source: str) -> str:
     """Tell the format by the ending of the path, or of the files in a directory."""
     files = Files(spark, source)
-    names = [source, *files.names()] if "*" not in source else [source]
+    names = [source, *files.sizes()] if "*" not in source else [source]
     for name in names:
         for packed in _PACKED:
             name = name.removesuffix(packed)

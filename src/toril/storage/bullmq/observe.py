@@ -17,7 +17,7 @@ from toril.storage.bullmq.produce import Produce
 from toril.storage.protocol import Counts
 
 _KINDS: Final = {kind.value.encode(): kind for kind in EventKind}
-_PREVIOUS: Final = {"wait": "waiting", "paused": "waiting"}
+PREVIOUS: Final = {"wait": "waiting", "paused": "waiting"}
 _SEEN_AT_ONCE: Final = 1000
 _LAST: Final = (1 << 64) - 1
 _BEFORE: Final = 1 << 62
@@ -258,7 +258,7 @@ def read_event(cursor: Cursor, flat: Sequence[bytes]) -> Event | None:
         job_id=_text(fields.get(b"jobId")),
         job_name=_text(fields.get(b"name")),
         attempt=_number(fields.get(b"attemptsMade")),
-        prev=prev if prev is None else _PREVIOUS.get(prev, prev),
+        prev=prev if prev is None else PREVIOUS.get(prev, prev),
         reason=_text(fields.get(b"failedReason")),
         delay_ms=None if delay is None else max(0, delay - cursor.major),
         result_size=None if result is None else len(result),
