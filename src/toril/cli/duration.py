@@ -11,7 +11,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[float]):
     """Seconds, written as 90, 90s, 1.5h or 7d."""
 
     name = "time"

@@ -6,39 +6,34 @@ import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Any, Final
 
 import click
 
 from toril.cli.output import NORMAL, QUIET, Output
 
-P = ParamSpec("P")
 Callback = Callable[..., int | None]
 
 URL_ENV: Final = "TORIL_URL"
 EMBEDDED: Final = "embedded:"
 
 
-def speaking(command: Callable[Concatenate[Output, P], int | None]) -> Callback:
+def speaking(command: Callback) -> Callback:
     """Give a command its `Output`, set by --json, -q, -v and --traceback."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @click.option("-q", "--quiet", is_flag=True, help="Print the result and errors only.")
     @click.option("-v", "--verbose", is_flag=True, help="Print more on the way.")
     @click.option("--traceback", is_flag=True, help="Show where an error comes from.")
-    @click.pass_obj
     @functools.wraps(command)
     def call(
-        output: Output,
-        *args: P.args,
-        as_json: bool,
-        quiet: bool,
-        verbose: bool,
-        traceback: bool,
-        **kwargs: P.kwargs,
+        *args: Any, as_json: bool, quiet: bool, verbose: bool, traceback: bool, **kwargs: Any
     ) -> int | None:
+        context = click.get_current_context()
+        output = context.find_object(Output)
+        assert output is not None
         if quiet and verbose:
-            raise click.UsageError("give -q or -v, not both", click.get_current_context())
+            raise click.UsageError("give -q or -v, not both", context)
         output.json = as_json
         output.level = QUIET if quiet else NORMAL + verbose
         output.traceback |= traceback

@@ -12,16 +12,20 @@ from toril.cli.spark.session import Engine, reach, sparked
 from toril.text import printable
 
 
-def _columns(
+def _pairs(
     _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, str]:
     pairs = {}
     for one in given:
-        option, equals, column = one.partition("=")
-        if not equals or not option.strip() or not column.strip():
-            raise click.BadParameter(f"'{printable(one, 80)}': write option=column, as delay=wait")
-        pairs[option.strip()] = column.strip()
+        name, equals, value = one.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise click.BadParameter(f"'{printable(one, 80)}': write name=value")
+        pairs[name.strip()] = value.strip()
     return pairs
+
+
+def _names(given: str | None) -> tuple[str, ...]:
+    return tuple(one.strip() for one in (given or "").split(",") if one.strip())
 
 
 @click.command("ingest")
@@ -33,8 +37,11 @@ def _columns(
     help="What SOURCE is.  [default: by its ending]",
 )
 @click.option("--schema", metavar="DDL", help="The columns of a CSV or JSON file.")
-@click.option("--id-column", metavar="NAME", help="The job's id.  [default: made of the content]")
-@click.option("--id-prefix", default="", metavar="TEXT", help="Put before each id, as 'order-'.")
+@click.option("--id-column", metavar="NAME", help="The job's id.")
+@click.option(
+    "--id-from", metavar="A,B", help="The columns whose content makes the id.  [default: all]"
+)
+@click.option("--id-prefix", metavar="TEXT", help="Put before each id, as 'order-'.")
 @click.option("--name", metavar="TEXT", help="The name of all jobs.")
 @click.option("--name-column", metavar="NAME", help="The job's name.")
 @click.option("--data-column", metavar="NAME", help="The job's data, as JSON text.")
@@ -43,11 +50,19 @@ def _columns(
 )
 @click.option(
     "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_pairs,
+    help="An option of all jobs: attempts=, priority=, delay= (ms) ...; may be repeated.",
+)
+@click.option(
+    "--option-column",
     "option_columns",
     multiple=True,
-    metavar="OPTION=COLUMN",
-    callback=_columns,
-    help="A job option by column: delay=, priority=, attempts=; may be repeated.",
+    metavar="NAME=COLUMN",
+    callback=_pairs,
+    help="An option by column; may be repeated.",
 )
 @sparked
 def command(
@@ -57,11 +72,13 @@ def command(
     format: str | None,
     schema: str | None,
     id_column: str | None,
-    id_prefix: str,
+    id_from: str | None,
+    id_prefix: str | None,
     name: str | None,
     name_column: str | None,
     data_column: str | None,
     data_columns: str | None,
+    options: dict[str, str],
     option_columns: dict[str, str],
     at: At,
     engine: Engine,
@@ -78,11 +95,13 @@ def command(
 
     shape = Shape(
         id_column=id_column,
+        id_from=_names(id_from),
         id_prefix=id_prefix,
         name=name,
         name_column=name_column,
         data_column=data_column,
-        data_columns=tuple(one.strip() for one in (data_columns or "").split(",") if one.strip()),
+        data_columns=_names(data_columns),
+        options=options,
         option_columns=option_columns,
     )
     with engine.session(output) as spark, output.progress("ingest", "rows") as progress:

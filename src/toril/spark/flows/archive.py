@@ -16,6 +16,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from toril.errors import InvalidOption, StorageError, UnsupportedFeature
@@ -236,9 +237,7 @@ class _Archive:
         done = purged = 0
         for batch in batches(rows, _BATCH):
             seen = [Seen(id=row["id"], finished_ms=row["at"]) for row in batch]
-            purged += self._desk.call(
-                lambda storage, seen=seen: _discard(storage, manifest.queue, seen)
-            )
+            purged += self._desk.call(partial(_discard, queue=manifest.queue, seen=seen))
             done += len(seen)
             passing("archive_purging")
             self._report(done, manifest.rows, "purging")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from toril.errors import InvalidOption, StorageError
+from toril.errors import InvalidOption
+from toril.ids import token
 from toril.spark.flows.files import Files
 from toril.spark.flows.jobs import FORMAT
 from toril.spark.flows.pace import Report, silent
@@ -19,6 +23,7 @@ from toril.spark.register import register
 from toril.text import printable, suggest
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS: Final = ("parquet", "csv", "json", "orc", "table")
@@ -31,35 +36,58 @@ _ENDINGS: Final = {
     "orc": "orc",
 }
 _PACKED: Final = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
-_ID: Final = "toril_id"
 _LOOK_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How a row becomes a job; without `id_column` the id is made of the row's content."""
+    """How a row becomes a job.
+
+    The id is a column, or a hash over the columns `id_from`, or over the whole row. `options` are
+    those of all jobs, `option_columns` name the columns that hold them: both as the sink
+    `toril_jobs` has them, durations in milliseconds.
+    """
 
     id_column: str | None = None
-    id_prefix: str = ""
+    id_from: Sequence[str] = ()
+    id_prefix: str | None = None
     name: str | None = None
     name_column: str | None = None
     data_column: str | None = None
     data_columns: Sequence[str] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
     option_columns: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.name is not None and self.name_column is not None:
-            raise InvalidOption("ingest: give name or name_column, not both")
-        if self.data_column is not None and self.data_columns:
-            raise InvalidOption("ingest: give data_column or data_columns, not both")
-        if self.id_prefix and self.id_column is None:
-            raise InvalidOption("ingest: id_prefix goes with id_column")
+        for one, other in (
+            ("id_column", "id_from"),
+            ("name", "name_column"),
+            ("data_column", "data_columns"),
+        ):
+            if getattr(self, one) and getattr(self, other):
+                raise InvalidOption(f"ingest: give {one} or {other}, not both")
 
     def named(self) -> list[str]:
         """All columns that are named."""
         single = (self.id_column, self.name_column, self.data_column)
         some = [one for one in single if one is not None]
-        return [*some, *self.data_columns, *self.option_columns.values()]
+        return [*some, *self.id_from, *self.data_columns, *self.option_columns.values()]
+
+    def sink_options(self) -> dict[str, str]:
+        """The options of the sink that say the same."""
+        hashed = None if self.id_column else ",".join(self.id_from) or "content"
+        given = {
+            "idColumn": self.id_column,
+            "idFrom": hashed,
+            "idPrefix": self.id_prefix or None,
+            "name": self.name,
+            "nameColumn": self.name_column,
+            "dataColumn": self.data_column,
+            "dataColumns": ",".join(self.data_columns) or None,
+            **self.options,
+            **{f"{option}Column": column for option, column in self.option_columns.items()},
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +110,7 @@ def ingest(
     source: str | DataFrame,
     queue: str,
     *,
-    shape: Shape = Shape(),  # noqa: B008 (frozen)
+    shape: Shape | None = None,
     format: str | None = None,
     schema: str | None = None,
     url: str | None = None,
@@ -96,13 +124,70 @@ def ingest(
     as long as its job is kept. Columns of a CSV without `schema` are text.
     """
     place = Place(flow="ingest", queue=queue, url=url, url_env=url_env, password_file=password_file)
+    shape = shape or Shape()
     with plain_errors():
-        frame = source if not isinstance(source, str) else _read(spark, source, format, schema)
-        options = _options(frame, shape)
-        ready = _with_id(frame, shape)
+        frame = _read(spark, source, format, schema) if isinstance(source, str) else source
+        _check_columns(frame, shape)
         register(spark)
         with place.open() as desk:
-            return _load(ready, place, options, desk, report)
+            return _load(frame, place, shape, desk, report)
+
+
+def _load(frame: DataFrame, place: Place, shape: Shape, desk: Desk, report: Report) -> IngestRun:
+    context, started = frame.sparkSession.sparkContext, time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="toril-ingest-") as folder:
+        told = Path(folder, "counts.json")
+        writer = frame.write.format(FORMAT).mode("append").option("reportPath", str(told))
+        with _watched(context, place.queue, desk, report):
+            writer.options(**place.options(), **shape.sink_options()).save()
+        counts = json.loads(told.read_text(encoding="utf-8"))
+    return IngestRun(
+        rows=counts["rows"],
+        created=counts["created"],
+        duplicates=counts["duplicates"],
+        seconds=time.monotonic() - started,
+    )
+
+
+@contextmanager
+def _watched(context: SparkContext, queue: str, desk: Desk, report: Report) -> Iterator[None]:
+    """Tell how far the write is, by what the queue holds and how many tasks are done.
+
+    Workers may take jobs out meanwhile, so it is what the queue shows, not a count of ours.
+    """
+
+    def held() -> int:
+        return desk.call(lambda storage: storage.counts(queue)).total
+
+    group, over, before = f"toril-ingest-{token()}", threading.Event(), held()
+
+    def look() -> None:
+        while not over.wait(_LOOK_S):
+            done, total = _tasks(context, group)
+            report(max(0, held() - before), None, f"{done} of {total} tasks done" if total else "")
+
+    watcher = threading.Thread(target=look, name="toril-ingest", daemon=True)
+    context.setJobGroup(group, f"toril ingest into '{queue}'")
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+
+def _tasks(context: SparkContext, group: str) -> tuple[int, int]:
+    tracker = context.statusTracker()
+    done = total = 0
+    for job in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(job)
+        for stage in () if info is None else info.stageIds:
+            found = tracker.getStageInfo(stage)
+            if found is not None:
+                done += found.numCompletedTasks
+                total += found.numTasks
+    return done, total
 
 
 def _read(spark: SparkSession, source: str, format: str | None, schema: str | None) -> DataFrame:
@@ -128,7 +213,8 @@ def _read(spark: SparkSession, source: str, format: str | None, schema: str | No
     except (AnalysisException, ParseException) as error:
         first = str(error).strip().splitlines()[0]
         raise InvalidOption(
-            f"ingest: '{printable(source, 200)}' cannot be read as {chosen}: {printable(first, 200)}"
+            f"ingest: '{printable(source, 200)}' cannot be read as {chosen}:"
+            f" {printable(first, 200)}"
         ) from None
 
 
@@ -153,20 +239,10 @@ def _format_of(spark: SparkSession, source: str) -> str:
     )
 
 
-def _options(frame: DataFrame, shape: Shape) -> dict[str, str]:
-    """Write a shape as options of the sink; a column that is not there is refused."""
+def _check_columns(frame: DataFrame, shape: Shape) -> None:
     for column in shape.named():
         if column not in frame.columns:
             raise InvalidOption(
                 f"ingest: no column '{printable(column, 60)}'.{suggest(column, frame.columns)}"
                 f" Columns: {printable(', '.join(frame.columns), 300)}"
             )
-    given = {
-        "idColumn": None if shape.id_column is None else _ID,
-        "name": shape.name,
-        "nameColumn": shape.name_column,
-        "dataColumn": shape.data_column,
-        "dataColumns": ",".join(shape.data_columns) or None,
-        **{f"{option}Column": column for option, column in shape.option_columns.items()},
-    }
-    return {name: value for name, value in given.items() if value is not None}

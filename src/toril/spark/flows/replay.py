@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from toril.errors import InvalidOption, UnsupportedFeature
@@ -123,9 +124,7 @@ def _rerun(
         if not isinstance(desk.storage, Ends):
             raise UnsupportedFeature(f"replay: {desk.storage.url} cannot retry jobs by their end")
         for batch in batches(seen, _BATCH):
-            some, there = desk.call(
-                lambda storage, batch=batch: _rerun_some(storage, place.queue, batch)
-            )
+            some, there = desk.call(partial(_rerun_some, queue=place.queue, seen=batch))
             retried += some
             now += there
             done += len(batch)
