@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from toril._version import __version__
 
 if TYPE_CHECKING:
+    from toril.app import Toril
     from toril.clock import Clock, ManualClock, SystemClock
     from toril.context import JobContext, current_job
     from toril.errors import (
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from toril.storage.memory import MemoryStorage
     from toril.storage.protocol import Storage
     from toril.sync import SyncQueue
+    from toril.task import Task, TaskJob
     from toril.worker import Worker, WorkerState
     from toril.worker_options import Limiter
 
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 _HOMES = {
     name: home
     for home, names in {
+        "app": ("Toril",),
         "clock": (
             "Clock",
             "ManualClock",
@@ -142,6 +145,10 @@ _HOMES = {
         "storage.memory": ("MemoryStorage",),
         "storage.protocol": ("Storage",),
         "sync": ("SyncQueue",),
+        "task": (
+            "Task",
+            "TaskJob",
+        ),
         "worker": (
             "Worker",
             "WorkerState",
@@ -223,6 +230,9 @@ __all__ = [
     "StorageUnavailable",
     "SyncQueue",
     "SystemClock",
+    "Task",
+    "TaskJob",
+    "Toril",
     "TorilError",
     "TorilWarning",
     "TransientError",

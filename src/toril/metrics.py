@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 JobsProcessed = Literal["completed", "failed", "retried"]
+Ended = Literal["completed", "failed", "retried", "cancelled"]
+FailureReason = Literal["transient_exhausted", "permanent"]
 
 
 class MetricsCollector(Protocol):
@@ -52,6 +54,31 @@ class MetricsCollector(Protocol):
 
     def increment_stalled_checker_skipped(self, queue: str) -> None:
         """A reap cycle was skipped because the one before still ran."""
+        ...
+
+
+@runtime_checkable
+class JobMetrics(Protocol):
+    """What a worker reports beside, to a collector that has these too."""
+
+    def job_ended(
+        self,
+        queue: str,
+        name: str,
+        ended: Ended,
+        *,
+        seconds: float,
+        waited: float | None,
+        reason: FailureReason | None,
+    ) -> None:
+        """An attempt ended and is recorded.
+
+        `waited` is the time in line, for first attempts; `reason` why a job failed for good.
+        """
+        ...
+
+    def leases_renewed(self, queue: str, seconds: float) -> None:
+        """A renewal took that long."""
         ...
 
 

@@ -148,7 +148,7 @@ class Queue(TendedQueue[In, Out]):
         plain: JsonSerde[Any] = JsonSerde(max_bytes=max(options.size_limit, MAX_BYTES))
         super().__init__(
             check_name("queue", name),
-            _find_storage(storage),
+            find_storage(storage),
             serde or plain,
             result_serde or plain,
             options,
@@ -516,7 +516,8 @@ class Queue(TendedQueue[In, Out]):
         return register
 
 
-def _find_storage(storage: Storage | str | None) -> Storage:
+def find_storage(storage: Storage | str | None) -> Storage:
+    """Give the storage of a URL, itself, or of `TORIL_URL`, else the embedded one."""
     if storage is None:
         storage = os.environ.get("TORIL_URL") or "embedded:"
     if isinstance(storage, str):

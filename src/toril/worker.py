@@ -257,6 +257,7 @@ class _Crew(Generic[In, Out]):
             metrics=metrics,
             stalled=lambda job_id, _doomed: self._hooks.emit("stalled", job_id),
             failed=lambda error: self._hooks.emit("error", error),
+            known_away=lambda: self._outage.ongoing,
         )
 
     @property
@@ -349,6 +350,7 @@ class _Crew(Generic[In, Out]):
         emptied = asyncio.ensure_future(self._emptied(fetch))
         # Whoever is in a hurry does not wait for the running jobs.
         emptied.add_done_callback(lambda _done: self.hurry())
+        idle = asyncio.ensure_future(self._hurry_where_nothing_waits())
         try:
             await wait_future(self._clock, self._hurry, grace_s)
             if not emptied.done():
@@ -359,14 +361,24 @@ class _Crew(Generic[In, Out]):
             else:
                 self._heart.abandon()
                 left = self._settler.abandon()
-                self._journal.worker(
-                    "abandoned",
-                    f"{left} jobs could not be handed back; they restart when their lease lapses",
-                    logging.WARNING,
-                )
+                if left:
+                    self._journal.worker(
+                        "abandoned",
+                        f"{left} jobs could not be handed back; they restart when their lease"
+                        " lapses",
+                        logging.WARNING,
+                    )
         finally:
+            idle.cancel()
             emptied.cancel()
             sign.cancel()
+
+    async def _hurry_where_nothing_waits(self) -> None:
+        """Cut the grace when no job needs it: none in hand, and the storage is away."""
+        await self.hand.empty()
+        while not self._outage.ongoing:
+            await self._clock.sleep(_LAST_WORDS_S / 4)
+        self.hurry()
 
     def _last_words_s(self, asked: float, sign: asyncio.Future[Cursor]) -> float:
         """How long the storage is waited for: no longer, if it has been silent all the while."""

@@ -19,7 +19,7 @@ from toril import (
 )
 from toril.metrics import NoMetrics
 from toril.outcome import Outcome
-from toril.storage.protocol import Batch, Claim, Settlement
+from toril.storage.protocol import Batch, Claim, Reaped, Settlement
 
 Ctx = JobContext[object]
 
@@ -44,6 +44,11 @@ class Flapping(MemoryStorage):
     async def wait(self, queues: Sequence[str], timeout_ms: int) -> None:
         self._check()
         await super().wait(queues, timeout_ms)
+
+    async def reap(self, queue: str, max_stalls: int, interval_ms: int) -> Reaped:
+        if self.down:
+            raise StorageUnavailable("connection refused")
+        return await super().reap(queue, max_stalls, interval_ms)
 
     async def settle(
         self, queue: str, outcomes: Sequence[Outcome], refill: Claim | None = None
@@ -103,6 +108,42 @@ async def test_an_outage_is_logged_sparsely_and_work_goes_on_after_it(
     assert metrics.tries > 0
     assert len(errors) == 1
     assert any("storage is back" in record.message for record in caplog.records)
+    await queue.stop()
+
+
+async def test_a_long_outage_is_logged_ever_more_seldom_and_without_tracebacks(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = Flapping(clock)
+    queue: Queue[object, object] = Queue("flap", storage)
+    async with Worker(queue, echo, reap_interval=30):
+        await clock.advance(1)
+        storage.down = True
+        await clock.advance(3600)
+        storage.down = False
+        await clock.advance(60)
+    told = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(told) <= 70
+    assert not any(record.exc_info for record in told)
+    await queue.stop()
+
+
+async def test_a_worker_with_nothing_in_hand_does_not_wait_for_a_dead_storage(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = Flapping(clock)
+    queue: Queue[object, object] = Queue("flap", storage)
+    worker = Worker(queue, echo, shutdown_timeout=30)
+    await worker.start()
+    await clock.advance(1)
+    storage.down = True
+    await clock.advance(10)
+    assert worker.state is WorkerState.DISCONNECTED
+    stopping = asyncio.create_task(worker.stop())
+    await clock.advance(3)
+    assert stopping.done()
+    await stopping
+    assert not any("handed back" in record.message for record in caplog.records)
     await queue.stop()
 
 

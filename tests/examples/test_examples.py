@@ -52,6 +52,11 @@ EXPECTED: Final = {
         "passed: test_a_reminder_is_sent_after_an_hour_and_once",
         "passed: test_a_reminder_survives_an_outage",
     ],
+    "typed_tasks": [
+        "please pay 7 by 31 January",
+        "5",
+        "toril[E08] add(): a must be int, not str",
+    ],
 }
 
 

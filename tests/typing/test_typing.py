@@ -19,7 +19,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 OPENING: Final = """
 from datetime import timedelta
-from toril import Backoff, Dedup, JobContext, JobOptions, Keep, Limiter, NewJob, Queue, Worker
+from toril import Backoff, Dedup, JobContext, JobOptions, Keep, Limiter, NewJob, Queue
+from toril import Toril, Worker
 
 Order = dict[str, int]
 queue = Queue[Order, str]("orders", storage="memory:")
@@ -30,6 +31,16 @@ async def ship(job: JobContext[Order]) -> str:
 
 def weigh(job: JobContext[Order]) -> str:
     return "heavy"
+
+app = Toril("sums", "memory:")
+
+@app.task
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+@app.task(attempts=3)
+async def fetch(url: str) -> bytes:
+    return b""
 """
 
 REVEALS: Final = """
@@ -41,6 +52,11 @@ async def handler(job: JobContext[Order]) -> str:
     return "done"
 
 async def program() -> None:
+    reveal_type(add(1, 2))  # int
+    reveal_type(await fetch("u"))  # bytes
+    reveal_type(await add.enqueue(1, 2))  # TaskJob[int]
+    reveal_type(await (await fetch.enqueue("u")).result())  # bytes
+    reveal_type(await add.options(delay=5, id="a").call(1))  # int
     reveal_type(queue)  # Queue[dict[str, int], str]
     reveal_type(await queue.enqueue("a", order))  # EnqueueResult[str]
     reveal_type((await queue.enqueue("a", order)).result)  # str | None
@@ -107,6 +123,11 @@ async def program() -> None:
     await queue.enqueue("a", order, on_failed="ignore")  # arg-type
     await queue.add("pack", "order")  # arg-type
     await queue.add_bulk([NewJob(name="pack", data="order")])  # arg-type
+    await add.enqueue("x", 2)  # arg-type
+    await add.enqueue(1, 2, 3)  # call-arg
+    await add.enqueue(1, c=2)  # call-arg
+    await add.options(delai=5).enqueue(1)  # call-arg
+    text: str = await add.call(1, 2)  # assignment
     number: int = await queue.enqueue_and_wait("a", order)  # assignment
 """
 

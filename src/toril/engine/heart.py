@@ -13,7 +13,7 @@ from toril.engine.hand import Hand, Run
 from toril.engine.journal import Journal
 from toril.errors import StorageError
 from toril.job import In
-from toril.metrics import MetricsCollector
+from toril.metrics import JobMetrics, MetricsCollector
 from toril.storage.protocol import Beats, Renewal, Storage
 
 LONGEST_TICK_S: Final = 1.0
@@ -57,6 +57,7 @@ class Heart(Generic[In]):
         self._tick = tick
         self._journal = journal
         self._metrics = metrics
+        self._jobs = metrics if isinstance(metrics, JobMetrics) else None
         self._lost = lost
         self._cancelled = cancelled
         self._max_block_s = max_block_s
@@ -87,11 +88,12 @@ class Heart(Generic[In]):
                 continue
             try:
                 leases = [run.claimed.lease for run in runs]
+                began = self._clock.monotonic()
                 renewal = await self._storage.renew(self._queue, leases, self._lease_ms)
             except StorageError as error:
                 self._missed(error, len(runs))
             else:
-                self._heard(runs, renewal)
+                self._heard(runs, renewal, self._clock.monotonic() - began)
 
     async def _run_threaded(self, storage: Beats) -> None:
         """Beat in a thread; this loop only says that it is alive and hears the answers."""
@@ -127,8 +129,10 @@ class Heart(Generic[In]):
         self._metrics.increment_heartbeat_failure(self._queue)
         self._journal.heartbeat_failed(error, jobs)
 
-    def _heard(self, runs: Sequence[Run[In]], renewal: Renewal) -> None:
+    def _heard(self, runs: Sequence[Run[In]], renewal: Renewal, seconds: float) -> None:
         self._metrics.increment_heartbeat_success(self._queue)
+        if self._jobs is not None:
+            self._jobs.leases_renewed(self._queue, seconds)
         if not renewal.lost and not renewal.cancelled:
             return
         lost, cancelled = set(renewal.lost), set(renewal.cancelled)
@@ -193,12 +197,14 @@ class _Pulse(Generic[In]):
                 if not runs or silent > heart._max_block_s:
                     continue
                 leases = [run.claimed.lease for run in runs]
+                began = heart._clock.monotonic()
                 try:
                     renewal = beat.renew(heart._queue, leases, heart._lease_ms)
                 except StorageError as error:
                     self._tell(heart._missed, error, len(runs))
                 else:
-                    self._tell(heart._heard, runs, renewal)
+                    took = heart._clock.monotonic() - began
+                    self._tell(heart._heard, runs, renewal, took)
         finally:
             beat.close()
 

@@ -170,6 +170,13 @@ class Journal:
         """A reap cycle was skipped."""
         self._write(logging.WARNING, "reap_skipped", "reap cycle skipped: the last one still runs")
 
+    def reap_failed(self, error: BaseException) -> None:
+        """A look for stalled jobs failed."""
+        if self._logger.isEnabledFor(logging.WARNING):
+            text = printable(error)
+            message = f"could not look for stalled jobs, trying again: {text}"
+            self._write(logging.WARNING, "reap_failed", message, error=text)
+
     def disconnected(self, error: BaseException, tries: int, seconds: float) -> None:
         """The storage does not answer."""
         if not self._logger.isEnabledFor(logging.ERROR):

@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 FIRST_S: Final = 0.1
 LONGEST_S: Final = 30.0
-_LOG_EVERY_S: Final = 4.0
+_LOG_FIRST_S: Final = 4.0
+_LOG_LONGEST_S: Final = 60.0
 _WAITED_S: Final = 1.0
 """A call that took this long before it failed has itself waited for its server."""
 
@@ -39,7 +40,7 @@ class Outage:
         self._on_error = on_error
         self.tries = 0
         self._since = 0.0
-        self._logged = 0.0
+        self._log_at = 0.0
 
     @property
     def ongoing(self) -> bool:
@@ -84,7 +85,7 @@ class Outage:
         return base * random.uniform(0.8, 1.2)
 
     def failed(self, error: BaseException) -> None:
-        """Note a failure; log the first one and then at most one every few seconds."""
+        """Note a failure; log the first one, then ever more seldom, down to once a minute."""
         now = self._clock.monotonic()
         self.tries += 1
         if self.tries == 1:
@@ -93,9 +94,10 @@ class Outage:
             self._on_error(error)
         else:
             self._metrics.increment_redis_reconnect_attempts()
-        if self.tries == 1 or now - self._logged >= _LOG_EVERY_S:
-            self._logged = now
-            self._journal.disconnected(error, self.tries, now - self._since)
+        if self.tries == 1 or now >= self._log_at:
+            silent = now - self._since
+            self._log_at = now + min(max(silent, _LOG_FIRST_S), _LOG_LONGEST_S)
+            self._journal.disconnected(error, self.tries, silent)
 
     def recovered(self) -> None:
         """Note that the storage answers again."""

@@ -37,6 +37,7 @@ class ReapLoop:
         metrics: MetricsCollector,
         stalled: Callable[[str, bool], None],
         failed: Callable[[BaseException], None],
+        known_away: Callable[[], bool] = lambda: False,
     ) -> None:
         self._storage = storage
         self._queue = queue
@@ -47,6 +48,7 @@ class ReapLoop:
         self._metrics = metrics
         self._stalled = stalled
         self._failed = failed
+        self._known_away = known_away
         self.skipped = 0
 
     async def run(self) -> None:
@@ -68,7 +70,8 @@ class ReapLoop:
         try:
             reaped = await self._storage.reap(self._queue, self._max_stalls, self._interval_ms)
         except StorageError as error:
-            self._journal.trouble("could not look for stalled jobs, trying again", error)
+            if not self._known_away():  # else others have said so, and will say when it is back
+                self._journal.reap_failed(error)
             self._failed(error)
             return self._interval_ms
         await self._measure()

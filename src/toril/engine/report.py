@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Generic, assert_never
+from typing import Final, Generic, assert_never, cast
 
 from toril.engine.hand import Run
 from toril.engine.journal import Journal
 from toril.errors import JobCancelled, JobFailed, RetriesExhausted
 from toril.hooks import Hooks
 from toril.job import In
-from toril.metrics import MetricsCollector
+from toril.metrics import Ended, FailureReason, JobMetrics, JobsProcessed, MetricsCollector
 from toril.outcome import (
     CANCELLED,
     Answer,
@@ -22,6 +22,9 @@ from toril.outcome import (
     Retried,
 )
 from toril.retry import Classify, ErrorCategory
+
+_EXHAUSTED: Final[FailureReason] = "transient_exhausted"
+_PERMANENT: Final[FailureReason] = "permanent"
 
 
 class Reporter(Generic[In]):
@@ -39,6 +42,7 @@ class Reporter(Generic[In]):
         self._queue = queue
         self._journal = journal
         self._metrics = metrics
+        self._jobs = metrics if isinstance(metrics, JobMetrics) else None
         self._hooks = hooks
         self._classify = classify
 
@@ -73,15 +77,13 @@ class Reporter(Generic[In]):
                 assert_never(outcome)
 
     def _completed(self, run: Run[In]) -> None:
-        self._metrics.increment_jobs_processed(self._queue, "completed")
-        self._metrics.observe_job_duration(self._queue, run.seconds)
+        self._count(run, "completed")
         self._journal.completed(run.claimed, run.seconds, run.result)
         if "completed" in self._hooks:
             self._hooks.emit("completed", run.context, run.result)
 
     def _failed(self, run: Run[In], outcome: Failed) -> None:
-        self._metrics.increment_jobs_processed(self._queue, "failed")
-        self._metrics.observe_job_duration(self._queue, run.seconds)
+        self._count(run, "failed", outcome)
         self._journal.failed(run.claimed, outcome.failure, self._category(run), outcome.exhausted)
         if outcome.failure.kind == CANCELLED:
             self._hooks.emit("cancelled", run.context)
@@ -89,10 +91,30 @@ class Reporter(Generic[In]):
             self._hooks.emit("failed", run.context, self._error(run, outcome))
 
     def _retried(self, run: Run[In], outcome: Retried) -> None:
-        self._metrics.increment_jobs_processed(self._queue, "retried")
-        self._metrics.observe_job_duration(self._queue, run.seconds)
+        self._count(run, "retried")
         self._journal.retried(run.claimed, outcome.failure, outcome.delay_ms)
         self._hooks.emit("retrying", run.context, run.error, outcome.delay_ms / 1000)
+
+    def _count(self, run: Run[In], status: JobsProcessed, failed: Failed | None = None) -> None:
+        self._metrics.increment_jobs_processed(self._queue, status)
+        self._metrics.observe_job_duration(self._queue, run.seconds)
+        if self._jobs is None:
+            return
+        claimed, ended, reason = run.claimed, cast("Ended", status), None
+        if failed is not None and failed.failure.kind == CANCELLED:
+            ended = "cancelled"
+        elif failed is not None:
+            reason = _EXHAUSTED if failed.exhausted else _PERMANENT
+        first = claimed.started == 1
+        waited = max(0, claimed.age_ms - claimed.spec.terms.delay_ms) / 1000 if first else None
+        self._jobs.job_ended(
+            self._queue,
+            claimed.spec.name,
+            ended,
+            seconds=run.seconds,
+            waited=waited,
+            reason=reason,
+        )
 
     def _category(self, run: Run[In]) -> ErrorCategory | None:
         try:
