@@ -166,6 +166,11 @@ class Queue(TendedQueue[In, Out]):
     def __repr__(self) -> str:
         return f"<Queue {self.name!r} on {self.storage.url}>"
 
+    @property
+    def worker(self) -> Worker[In, Out] | None:
+        """The worker that `execute` set up."""
+        return self._worker
+
     # -- life ------------------------------------------------------------------------------
 
     async def start(self) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,6 +71,33 @@ class Signature:
         except InvalidPayload as error:
             raise self._misfit(str(error)) from None
         return bound
+
+    def read(self, words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+        """Make a call of words from a shell: JSON where it fits, else text; or `name=value`."""
+        names = list(self._signature.parameters)
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for word in words:
+            name, equals, value = word.partition("=")
+            if equals and name in self._parts:
+                named[name] = self._read(name, value)
+            elif len(positional) < len(names):
+                positional.append(self._read(names[len(positional)], word))
+            else:
+                raise self._wrong(f"takes {len(names)} arguments, '{printable(word, 40)}' is more")
+        return positional, named
+
+    def _read(self, name: str, word: str) -> Any:
+        part = self._parts[name]
+        try:
+            return part.load(json.loads(word), name)
+        except (json.JSONDecodeError, InvalidPayload):
+            pass
+        try:
+            return part.load(word, name)
+        except InvalidPayload:
+            shown = printable(word, 40)
+            raise self._wrong(f"{name} must be {part.title}, not '{shown}'", name) from None
 
     def dump_result(self, value: Any) -> Any:
         """Make a result ready to store; one that breaks the annotation fails the job for good."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Mapping
+from copy import copy
 from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, Self, Unpack
@@ -79,6 +80,21 @@ class Worker(Generic[In, Out]):
     def id(self) -> str:
         """The worker's id, in every log record and event it causes."""
         return self.options.worker_id
+
+    @property
+    def handler_names(self) -> tuple[str, ...]:
+        """The job names it has handlers for; none where one handler takes them all."""
+        return self._handlers.names
+
+    def changed(self, **options: Unpack[WorkerOverrides]) -> Worker[In, Out]:
+        """Give another worker for the same queue, handlers and hooks, with some options changed."""
+        if self._crew is not None:
+            raise TorilError(f"{self!r} is running already")
+        made = copy(self)
+        made.options = self.options.changed(options)
+        made._metrics = made.options.metrics or NoMetrics()
+        made._journal = Journal(made.options.logger, self.queue.name, made.id)
+        return made
 
     @property
     def state(self) -> WorkerState:

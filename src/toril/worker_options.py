@@ -170,6 +170,11 @@ class WorkerOptions:
                 )
         return cls(**given)  # type: ignore[arg-type]
 
+    def changed(self, given: Mapping[str, object]) -> WorkerOptions:
+        """Give a copy with some options replaced."""
+        kept = {name: getattr(self, name) for name in OPTION_NAMES}
+        return WorkerOptions.of({**kept, **given})
+
 
 def _one_of(what: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:

@@ -16,6 +16,12 @@ from toril.cli.lazy import Lazy, LazyGroup
 from toril.cli.output import Output
 
 COMMANDS = {
+    "worker": Lazy(home="toril.cli.worker", name="command", help="Work the jobs of an app."),
+    "call": Lazy(home="toril.cli.call", name="command", help="Run a task and print its result."),
+    "enqueue": Lazy(home="toril.cli.enqueue", name="command", help="Hand in jobs."),
+    "events": Lazy(home="toril.cli.events", name="command", help="Show what happens in a queue."),
+    "job": Lazy(home="toril.cli.jobs", name="job", help="Look at one job and decide on it."),
+    "queue": Lazy(home="toril.cli.queues", name="queue", help="Look at queues and tend them."),
     "spark": Lazy(
         home="toril.cli.spark",
         name="spark",

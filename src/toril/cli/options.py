@@ -60,7 +60,15 @@ class At:
 
 def placed(command: Callback) -> Callback:
     """Give a command its `at`, set by --url, --url-env and --password-file."""
+    return _placed(command, lambda *given: At.of(*given))
 
+
+def overriding(command: Callback) -> Callback:
+    """Give a command an `at` that is None unless somebody asked for another storage."""
+    return _placed(command, lambda *given: At.of(*given) if any(given) else None)
+
+
+def _placed(command: Callback, choose: Callable[..., At | None]) -> Callback:
     @click.option("--url", metavar="URL", help="The storage, without a password.")
     @click.option(
         "--url-env", metavar="NAME", help=f"The variable that holds the URL.  [default: {URL_ENV}]"
@@ -70,6 +78,6 @@ def placed(command: Callback) -> Callback:
     def call(
         *args: Any, url: str | None, url_env: str | None, password_file: str | None, **kwargs: Any
     ) -> int | None:
-        return command(*args, at=At.of(url, url_env, password_file), **kwargs)
+        return command(*args, at=choose(url, url_env, password_file), **kwargs)
 
     return call

@@ -56,6 +56,10 @@ class Output:
         else:
             self._write(self.out, summary)
 
+    def line(self, text: str) -> None:
+        """Give one line of a result that has many."""
+        self._write(self.out, text)
+
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Show rows under their heads; programs find them in the document of `result`."""
         if self.json or self.level == QUIET:

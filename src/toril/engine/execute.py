@@ -51,6 +51,11 @@ class Handlers(Generic[In, Out]):
         """Whether some handler needs a thread."""
         return not all(self._async.values())
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The job names that have a handler of their own."""
+        return tuple(self._by_name)
+
     def find(self, name: str) -> Handler[In, Out]:
         """Return the handler for a job name."""
         handler = self._for_all or self._by_name.get(name)
