@@ -197,7 +197,7 @@ def test_metrics_are_served_while_a_worker_runs(folder: Path, url: str) -> None:
         (
             ["worker", "taskss"],
             [
-                "toril[E02] no module named 'taskss' (looked in the current directory and sys.path)",
+                "toril[E02] no module named 'taskss' (looked in the current directory",
                 "files here that define a toril app: local.py (app), tasks.py (app), two.py (mail)",
                 "fix: toril worker local:app",
             ],

@@ -96,7 +96,7 @@ async def retry(output: Output, queue: AnyQueue, ids: tuple[str, ...], all_: boo
     left = []
     for id in ids:
         state = (await find(queue, id)).state
-        if not await queue.retry_job(id):
+        if state is not State.FAILED or not await queue.retry_job(id):
             left.append(id)
             output.say(f"job '{printable(id, 80)}' is {state.value}, not failed: left as it is")
     done = len(ids) - len(left)

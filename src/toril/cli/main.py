@@ -22,6 +22,9 @@ COMMANDS = {
     "events": Lazy(home="toril.cli.events", name="command", help="Show what happens in a queue."),
     "job": Lazy(home="toril.cli.jobs", name="job", help="Look at one job and decide on it."),
     "queue": Lazy(home="toril.cli.queues", name="queue", help="Look at queues and tend them."),
+    "top": Lazy(home="toril.cli.top", name="command", help="Show all queues live."),
+    "server": Lazy(home="toril.cli.server", name="server", help="The Valkey inside."),
+    "explain": Lazy(home="toril.cli.explain", name="command", help="Explain a code."),
     "spark": Lazy(
         home="toril.cli.spark",
         name="spark",
