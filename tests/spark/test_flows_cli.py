@@ -7,10 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.servers import Server
-from tests.spark.flow_jobs import counts, finish, take_all
+from tests.spark.flow_jobs import counts, take_all
 from toril.cli.main import run
 from toril.cli.output import Output
 
@@ -31,17 +29,10 @@ def document(*args: str) -> Any:
     return json.loads(call(*args, "--json", "-q")[0])
 
 
-@pytest.fixture
-def secret_url(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a variable that holds the URL."""
-    monkeypatch.setenv("FLOWS_URL", server.url)
-    return "FLOWS_URL"
-
-
 def test_a_queue_is_loaded_worked_replayed_exported_and_archived(
-    spark: SparkSession, server: Server, secret_url: str, queue: str, tmp_path: Path
+    spark: SparkSession, server: Server, queue: str, tmp_path: Path
 ) -> None:
-    at = ("--url-env", secret_url)
+    at = ("--url", server.url)
     mails = tmp_path / "mails.csv"
     mails.write_text("to,n\n" + "".join(f"ada-{n},{n}\n" for n in range(20)))
     out, err = call("ingest", str(mails), queue, "--id-column", "to", *at)
@@ -72,7 +63,7 @@ def test_a_queue_is_loaded_worked_replayed_exported_and_archived(
     assert spark.range(1).count() == 1, "a session that was there before is not stopped"
 
 
-def test_a_wrong_condition_is_misuse(spark: SparkSession, secret_url: str, queue: str) -> None:
-    _, err = call("replay", queue, "--where", "reasn = 1", "--url-env", secret_url, code=2)
+def test_a_wrong_condition_is_misuse(spark: SparkSession, server: Server, queue: str) -> None:
+    _, err = call("replay", queue, "--where", "reasn = 1", "--url", server.url, code=2)
     assert err.startswith("toril: replay: where 'reasn = 1': ")
     assert len(err.splitlines()) <= 6
