@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, Final, cast
 
 from toril.errors import InvalidOption
-from toril.event import Cursor, Event, EventKind
+from toril.event import Cursor
 from toril.ids import check_name
 from toril.job import DEFAULT_TERMS, State, Terms
 from toril.resp.client import Settings
@@ -17,24 +16,26 @@ from toril.resp.sync import SyncClient
 from toril.resp.url import Address, parse_url
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.bulk_write import BulkWriter, Rows
-from toril.storage.bullmq.keys import Keys, check_tagging, check_twins, keys_of, twins_of
-from toril.storage.bullmq.link import CHUNK
-from toril.storage.bullmq.observe import (
-    before,
-    check_trimmed,
-    cursor_of,
-    number_of,
-    read_entry,
-    stream_id,
-    whole,
+from toril.storage.bullmq.keys import (
+    PREFIX,
+    Keys,
+    check_tagging,
+    check_twins,
+    keys_of,
+    queue_of,
+    twins_of,
 )
+from toril.storage.bullmq.link import CHUNK
+from toril.storage.bullmq.observe import cursor_of, number_of, whole
 from toril.storage.bullmq.official import own, scripts
 from toril.storage.bullmq.produce import read_found
 from toril.storage.bullmq.scan import LINES, scan
 from toril.storage.bullmq.scripts import USED
+from toril.storage.bullmq.stream import LATEST, PAGE, Stream, append_entry
 from toril.storage.columns import (
     Columns,
     EventColumns,
+    EventPage,
     JobColumns,
     Slice,
     Span,
@@ -49,11 +50,9 @@ from toril.storage.columns import (
 )
 from toril.storage.columns_walk import cut_line, cut_sorted
 
-_PAGE: Final = 1000
+_SEEN_AT_ONCE: Final = 1000
 _FIRST_TIME: Final = 1_000_000_000_000
 """Stream ids are times in ms, all later than this; a smaller number is that of an event."""
-
-_LATEST: Final = 1 << 62
 
 
 class BullmqBulk:
@@ -85,27 +84,66 @@ class BullmqBulk:
         """Let the connection go."""
         self._client.close()
 
+    def queues(self) -> list[str]:
+        """Name the queues that hold anything; BullMQ keeps no list, so all keys are looked at."""
+        names: set[str] = set()
+        pattern = f"{self.address.prefix or PREFIX}:*:meta"
+        for node in self._client.pick_nodes():
+            cursor = b"0"
+            while True:
+                args = ("SCAN", cursor, "MATCH", pattern, "COUNT", _SEEN_AT_ONCE, "TYPE", "hash")
+                cursor, keys = cast("list[Any]", self._client.call_at(node, *args))
+                names |= {queue_of(self.address, key.decode()) or "" for key in keys}
+                if cursor == b"0":
+                    break
+        return sorted(names - {""})
+
     def span(self, queue: str) -> Span:
         """Tell which events there are."""
-        _, added, length, newest, first, _ = self._run("events", queue, "", "", 0)
-        last = cursor_of(newest, added)
-        return Span(first=before(first, added - length) if length else last, last=last)
+        return self._stream(queue).span()
+
+    def number(self, cursor: Cursor) -> int:
+        """The running number of the last entry before a place."""
+        return _number_of(cursor)
+
+    def advance(self, queue: str, after: Cursor, count: int) -> Cursor:
+        """Find the place `count` entries further, by walking over them."""
+        return self._stream(queue).walk(whole(self._locate(queue, after)), count)
 
     def read_events(
         self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
     ) -> EventColumns:
         """Read up to `limit` events, or one more to have both of a number."""
+        page = self.read_page(queue, after, until, limit)
+        while page.seen and not page.columns["number"]:  # nothing but events of somebody's own
+            page = self.read_page(queue, page.reached, until, limit)
+        return page.columns
+
+    def read_page(
+        self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
+    ) -> EventPage:
+        """Read up to `limit` events, or one more to have both of a number."""
         start = self._locate(queue, after)
+        place, columns = whole(start), no_events()
+        first = place
         stop = None if until is None else _number_of(until)
-        columns = no_events()
-        events = iter(self._events(queue, start, stop))
-        found = list(islice(events, limit))
-        if found and found[-1].kind is EventKind.RETRYING:
-            found += islice(events, 1)
-        for event in found:
-            _append(cast("dict[str, list[object]]", columns), event)
-            self._last[queue] = event.cursor
-        return columns
+        bound = None if until is None or stop is None else _bound(until, stop)
+        inside = start != place
+        while len(columns["number"]) < limit and (stop is None or place.part < stop):
+            room = min(limit - len(columns["number"]), PAGE)
+            count = room if stop is None else min(room, stop - place.part)
+            found = self._stream(queue).read(place, bound, count)
+            for at, (raw_id, _) in enumerate(found.entries):
+                retried = at in found.retried and not inside
+                inside = False
+                place = cursor_of(raw_id, place.part + 1)
+                append_entry(columns, place.part, raw_id, found.fields[at], retried)
+                if len(columns["number"]) >= limit:
+                    break
+            if len(found.entries) < count:
+                break
+        self._last[queue] = place
+        return EventPage(columns=columns, reached=place, seen=place.part - first.part)
 
     def _locate(self, queue: str, cursor: Cursor) -> Cursor:
         """Find the whole cursor of one that is a number only."""
@@ -119,32 +157,10 @@ class BullmqBulk:
         if number <= span.first.part:
             return Cursor(0, 0, number)
         start = known if known is not None and span.first.part < known.part < number else span.first
-        return self._walk(queue, start, number)
+        return self._stream(queue).walk(start, number - start.part)
 
-    def _walk(self, queue: str, start: Cursor, number: int) -> Cursor:
-        while start.part < number:
-            room = min(_PAGE, number - start.part)
-            entries = self._run("events", queue, f"({stream_id(start)}", "+", room)[0]
-            if not entries:
-                break
-            start = cursor_of(entries[-1][0], start.part + len(entries))
-        return start
-
-    def _events(self, queue: str, after: Cursor, stop: int | None) -> Iterable[Event]:
-        until = None if stop is None else Cursor(_LATEST, 0, stop)
-        start, after = after, whole(after)
-        while stop is None or after.part < stop:
-            entries, added, length, newest, first, retried = self._run(
-                "events", queue, f"({stream_id(after)}", "+", _PAGE
-            )
-            check_trimmed(queue, after, until, added - length, added, first, newest)
-            for entry, flag in zip(entries, retried, strict=True):
-                told, after = read_entry(after, entry, flag)
-                if stop is not None and after.part > stop:
-                    return
-                yield from (event for event in told if event.cursor > start)
-            if len(entries) < _PAGE:
-                return
+    def _stream(self, queue: str) -> Stream:
+        return Stream(self._client, keys_of(self.address, queue), queue)
 
     def read_jobs(self, queue: str, state: State, start: int, stop: int) -> JobColumns:
         """Read jobs of one state."""
@@ -244,10 +260,7 @@ def _number_of(cursor: Cursor) -> int:
     return number_of(cursor) if cursor.major >= _FIRST_TIME else cursor.major
 
 
-def _append(columns: dict[str, list[object]], event: Event) -> None:
-    for name, column in columns.items():
-        if name == "number":
-            column.append(number_of(event.cursor))
-        else:
-            value = getattr(event, name)
-            column.append(value.value if name == "kind" else value)
+def _bound(until: Cursor, number: int) -> Cursor:
+    """Where to stop: at an entry if the cursor names one, else at a number alone."""
+    named = until.part and until == whole(until)
+    return until if named else Cursor(LATEST, 0, number)

@@ -14,6 +14,7 @@ from toril.job import DEFAULT_TERMS, JobRecord, JobSpec, State, Terms
 from toril.storage.columns import (
     Columns,
     EventColumns,
+    EventPage,
     JobColumns,
     Slice,
     Span,
@@ -98,6 +99,21 @@ class FileBulk:
         except sqlite3.Error as error:
             raise translate(error, self.address.url) from error
 
+    def queues(self) -> list[str]:
+        """Name the queues that hold anything."""
+        try:
+            return observe.queues(self._db)
+        except sqlite3.Error as error:
+            raise translate(error, self.address.url) from error
+
+    def number(self, cursor: Cursor) -> int:
+        """The running number of the last event before a place."""
+        return cursor.major
+
+    def advance(self, queue: str, after: Cursor, count: int) -> Cursor:
+        """Find the place `count` events further: numbers have no holes here."""
+        return Cursor(min(after.major + count, self.span(queue).last.major))
+
     def span(self, queue: str) -> Span:
         """Tell which events there are."""
         nothing = Span(first=Cursor.START, last=Cursor.START)
@@ -124,6 +140,15 @@ class FileBulk:
 
         self._look(queue, read, None)
         return columns
+
+    def read_page(
+        self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
+    ) -> EventPage:
+        """Read up to `limit` events and the place to go on from."""
+        columns = self.read_events(queue, after, until, limit)
+        numbers = columns["number"]
+        reached = Cursor(numbers[-1]) if numbers else after
+        return EventPage(columns=columns, reached=reached, seen=len(numbers))
 
     def read_jobs(self, queue: str, state: State, start: int, stop: int) -> JobColumns:
         """Read jobs of one state."""
