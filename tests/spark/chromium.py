@@ -104,7 +104,10 @@ class Chromium:
         """Set the width of the window and the colours its user likes."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
-            **{"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600},
+            width=width,
+            height=800,
+            deviceScaleFactor=1,
+            mobile=width < 600,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -113,7 +116,9 @@ class Chromium:
         """Load a file; tell what it asked for and what it complained about."""
         self._events.clear()
         self.call("Page.navigate", url=page.resolve().as_uri())
-        self.run("new Promise(r => document.readyState === 'complete' ? r(0) : onload = () => r(0))")
+        self.run(
+            "new Promise(r => document.readyState === 'complete' ? r(0) : onload = () => r(0))"
+        )
         self.run("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(0))))")
         return self._seen()
 

@@ -71,6 +71,14 @@ def count_axis(highest: float) -> Axis:
     return _even(0, high, step, [compact(n) for n in range(0, high + 1, step)])
 
 
+def level_axis(highest: float) -> Axis:
+    """Numbers from 0 up, with fractions where they are small."""
+    parts = 1 if highest >= _STEPS else 100
+    axis = count_axis(highest * parts)
+    ticks = (Tick(tick.at, compact(axis.high * tick.at / parts)) for tick in axis.ticks)
+    return Axis(0, axis.high / parts, tuple(ticks))
+
+
 def share_axis(highest: float) -> Axis:
     """Per cent from 0 up; to 100 wherever that is enough."""
     step = 0.25
@@ -87,7 +95,7 @@ def duration_axis(values: Sequence[float]) -> Axis:
         return _log_axis(max(least, 1.0), highest)
     step = next((one for one in _DURATIONS if highest <= one * _STEPS), _DURATIONS[-1])
     steps = max(math.ceil(highest / step), 1)
-    return _even(0, step * steps, step, [duration(step * n) for n in range(steps + 1)])
+    return _even(0, step * steps, step, ["0", *(duration(step * n) for n in range(1, steps + 1))])
 
 
 def time_ticks(start_ms: int, end_ms: int, most: int = 9) -> tuple[Tick, ...]:
@@ -110,9 +118,9 @@ def buckets(highest: int, most: int = 5) -> tuple[int, ...]:
     """The upper ends of at most `most` ranges of whole numbers from 1 up, all of one size."""
     if highest <= 0:
         return ()
-    size = 1
-    while highest > size * most:
-        size = _next_round(size)
+    size = -(-highest // most)
+    unit = 10 ** (len(str(size)) - 1)
+    size = -(-size // unit) * unit
     return tuple(range(size, size * math.ceil(highest / size) + 1, size))
 
 

@@ -51,8 +51,10 @@ a { color: var(--link); text-underline-offset: 2px; }
 }
 .warnings li::before { content: "▲ "; color: var(--alarm); font-size: 12px; }
 
-.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(148px, 1fr)); gap: 10px; }
-.tiles { margin: 0 0 14px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(132px, 1fr)); gap: 10px; }
+.tiles { margin: 0 0 10px; }
+.tiles.broad { grid-template-columns: repeat(auto-fit, minmax(220px, 1fr)); }
+.tiles + details.sql { margin: 0 0 12px; padding: 0; }
 .tile { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; }
 .tile { padding: 10px 14px 11px; }
 .tile dt { color: var(--soft); font-size: 13px; }
@@ -68,7 +70,7 @@ a { color: var(--link); text-underline-offset: 2px; }
   display: flex; flex-direction: column;
 }
 .wide { grid-column: 1 / -1; }
-.unit, .note { color: var(--soft); font-size: 13px; }
+.about, .note { color: var(--soft); font-size: 13px; }
 .note { margin-top: 6px; }
 .nothing { color: var(--soft); padding: 26px 0; text-align: center; flex: 1; }
 .legend {
@@ -81,7 +83,7 @@ a { color: var(--link); text-underline-offset: 2px; }
 .key.line { height: 3px; width: 16px; border-radius: 2px; }
 .key.dot { border-radius: 50%; }
 
-.chart { padding: 30px 12px 42px 46px; }
+.chart { padding: 38px 12px 42px 46px; }
 .plot { display: block; overflow: visible; }
 .plot svg { overflow: visible; }
 .plot path, .plot rect, .spark path, .bar rect { fill: var(--c); }
@@ -122,6 +124,7 @@ th { font-weight: 600; color: var(--soft); border-bottom: 1px solid var(--soft);
 td { border-bottom: 1px solid var(--rule); }
 tbody tr:last-child td { border-bottom: 0; }
 .number { text-align: right; white-space: nowrap; }
+td.name { min-width: 8em; }
 time { white-space: nowrap; }
 .rows td > span { display: block; }
 .rows td:first-child { min-width: 9em; }
@@ -147,7 +150,8 @@ details.queue h2 { display: inline; font-size: 18px; }
 @media (max-width: 640px) {
   header, main, footer { padding-left: 12px; padding-right: 12px; }
   h1 { font-size: 25px; }
-  .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 8px; }
+  .tiles, .tiles.broad { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 8px; }
+  .tiles { margin-bottom: 8px; }
   .tile { padding: 8px 11px; }
   .tile b { font-size: 21px; }
   .card { padding: 13px 12px 10px; }
@@ -160,6 +164,11 @@ details.queue h2 { display: inline; font-size: 18px; }
   .rows td { display: grid; grid-template-columns: 7.5em minmax(0, 1fr); gap: 10px; }
   .rows td::before { content: attr(data-label); color: var(--soft); }
   .rows td.number { text-align: left; white-space: normal; }
+  .dense tr { display: grid; grid-template-columns: 1fr 1fr; gap: 0 14px; }
+  .dense td { grid-template-columns: 6em minmax(0, 1fr); gap: 8px; }
+  .dense td.number { text-align: right; }
+  .dense td:nth-child(-n + 2) { display: block; grid-column: 1 / -1; }
+  .dense td:nth-child(-n + 2)::before { content: none; }
 }
 @media print {
   body { background: none; }
