@@ -8,7 +8,14 @@ from typing import Final
 
 from toril.spark.report.bins import Bin, Bins
 from toril.spark.report.figure import Figure, Key, chart, nothing
-from toril.spark.report.scale import Axis, count_axis, duration_axis, share_axis, time_ticks
+from toril.spark.report.scale import (
+    Axis,
+    count_axis,
+    duration_axis,
+    level_axis,
+    share_axis,
+    time_ticks,
+)
 from toril.spark.report.svg import Hit, area, bars, line, plot, steps
 from toril.spark.report.words import count, day, duration, moment, percent, plain_instant
 
@@ -137,7 +144,7 @@ def limits(time: Timeline) -> Figure:
     """Jobs that kept to the limit, and jobs that did not."""
     kept, broken = _total(time, _WITHIN), _total(time, _BREACHED)
     about = "jobs that ended within the time agreed, and jobs that did not"
-    figure = _counted(time, "Service level", about, "jobs", (_WITHIN, _BREACHED), "sla")
+    figure = _counted(time, "SLA breaches", about, "jobs", (_WITHIN, _BREACHED), "sla")
     if not kept + broken:
         return figure
     share = percent(broken / (kept + broken))
@@ -189,7 +196,7 @@ def running(time: Timeline) -> Figure:
     if not any(levels):
         body = nothing("No job has run.")
         return Figure(title=title, about=about, table="per_minute", body=body)
-    axis = count_axis(max(levels))
+    axis = level_axis(max(levels))
     shares = [axis.place(level) for level in levels]
     pad = time.bins.pad
     label = (
@@ -361,4 +368,4 @@ def _coarse(time: Timeline, which: str) -> str:
     """Say what a point stands for where it covers more than one minute."""
     if time.bins.per == "minute":
         return ""
-    return f"Each point is the {which} of the minutes within {time.bins.per}."
+    return f"One point per {time.bins.per}: the {which} of its minutes."

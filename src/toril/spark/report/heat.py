@@ -17,7 +17,7 @@ HOURS: Final = 24
 MOST_DAYS: Final = 31
 """Beyond this many days, those of the same name are added up."""
 
-_ROW: Final = 18
+_ROW: Final = 21
 _WEEK: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 Field = tuple[str, int]

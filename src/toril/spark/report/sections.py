@@ -10,7 +10,7 @@ from toril.spark.report import charts, heat, lists
 from toril.spark.report.bins import Bin, add_up, choose_bins, fill
 from toril.spark.report.charts import Timeline
 from toril.spark.report.figure import Figure, show, show_sql
-from toril.spark.report.model import Minute, ReportData, SlaMinute, Total
+from toril.spark.report.model import Gap, Minute, ReportData, SlaMinute, Total
 from toril.spark.report.words import (
     count,
     duration,
@@ -22,8 +22,14 @@ from toril.spark.report.words import (
     safe,
 )
 
+BAD_RATE: Final = 0.05
+"""A share of failed jobs that is worth a word."""
+
 MOST_ROWS: Final = 10
 FEW_ROWS: Final = 5
+MOST_BIG: Final = 10
+"""Characters of a number that fit into a tile at full size."""
+
 MOST_OPEN: Final = 6
 """With more queues than this their sections are folded, and say only what differs."""
 
@@ -179,7 +185,9 @@ def _sla_tile(time: Timeline | None) -> list[Tile]:
     known = late + sum(row.within for row in time.rows)
     if not known:
         return []
-    return [Tile("breached", "Too late", count(late), f"{percent(late / known)} of jobs", late > 0)]
+    return [
+        Tile("breached", "SLA breached", count(late), f"{percent(late / known)} of jobs", late > 0)
+    ]
 
 
 def _busiest(time: Timeline | None) -> list[Tile]:
@@ -220,25 +228,47 @@ def _lead(totals: Sequence[Total]) -> str:
 
 
 def _warnings(data: ReportData, timelines: Mapping[str, Timeline]) -> list[str]:
+    """One sentence for each kind of trouble, about the queue that has most of it."""
+    gaps: dict[str, list[Gap]] = {}
+    for gap in data.gaps:
+        gaps.setdefault(gap.queue, []).append(gap)
+    worst = max(gaps, key=lambda queue: _lost(gaps[queue]), default="")
+    failing = [one for one in data.totals if (one.failure_rate or 0) >= BAD_RATE]
+    stalled = [one for one in data.totals if one.stalled]
+    growing = [one for one in data.totals if _grows(timelines.get(one.queue))]
     found: list[str] = []
-    for total in data.totals:
-        name = foreign(total.queue, 60)
-        gaps = [gap for gap in data.gaps if gap.queue == total.queue]
-        if gaps:
-            lost = sum(gap.count or 0 for gap in gaps)
-            more = " and an unknown number more" if any(gap.count is None for gap in gaps) else ""
-            found.append(f"<b>{name}</b> lost {plural(lost, 'event')}{more}: counts are too low.")
-        if total.failure_rate is not None and total.failure_rate >= 0.05:
-            found.append(f"<b>{name}</b>: {percent(total.failure_rate)} of its jobs failed.")
-        if total.stalled:
-            found.append(f"<b>{name}</b>: {plural(total.stalled, 'attempt')} stalled.")
-        if _grows(timelines.get(total.queue)):
-            found.append(f"<b>{name}</b>: its backlog is at its highest at the end.")
-    return found[:MOST_OPEN] + _more(len(found) - MOST_OPEN)
+    if gaps:
+        fact = f"lost {_lost_words(gaps[worst])}, so its counts are too low"
+        found.append(_sentence(worst, fact, len(gaps)))
+    if failing:
+        one = max(failing, key=lambda one: one.failure_rate or 0)
+        fact = f"saw {percent(one.failure_rate)} of its jobs fail"
+        found.append(_sentence(one.queue, fact, len(failing)))
+    if stalled:
+        one = max(stalled, key=lambda one: one.stalled)
+        fact = f"had {plural(one.stalled, 'stalled attempt')}"
+        found.append(_sentence(one.queue, fact, len(stalled)))
+    if growing:
+        one = max(growing, key=lambda one: one.unfinished)
+        fact = "ends with the highest backlog it ever had"
+        found.append(_sentence(one.queue, fact, len(growing)))
+    return found
 
 
-def _more(number: int) -> list[str]:
-    return [f"And {plural(number, 'more note')}; see the queues."] if number > 0 else []
+def _sentence(queue: str, fact: str, queues: int) -> str:
+    more = f"; {plural(queues - 1, 'other queue')} likewise" if queues > 1 else ""
+    return f"<b>{foreign(queue, 60)}</b> {fact}{more}."
+
+
+def _lost(gaps: Sequence[Gap]) -> int:
+    return sum(gap.count or 0 for gap in gaps)
+
+
+def _lost_words(gaps: Sequence[Gap]) -> str:
+    known = plural(_lost(gaps), "event")
+    if all(gap.count is not None for gap in gaps):
+        return known
+    return f"{known} and an unknown number more" if _lost(gaps) else "an unknown number of events"
 
 
 def _grows(time: Timeline | None) -> bool:
@@ -260,8 +290,14 @@ def _cells(tiles: Sequence[Tile]) -> str:
     return "".join(
         f'<div class="tile{" bad" if tile.bad else ""}" data-of="{tile.key}">'
         f"<dt>{safe(tile.name)}</dt>"
-        f"<dd><b>{safe(tile.value)}</b><small>{safe(tile.aside)}</small></dd></div>"
+        f"<dd>{_big(tile.value)}<small>{safe(tile.aside)}</small></dd></div>"
         for tile in tiles
+    )
+
+
+def _big(value: str) -> str:
+    return (
+        f'<b class="long">{safe(value)}</b>' if len(value) > MOST_BIG else f"<b>{safe(value)}</b>"
     )
 
 

@@ -44,7 +44,7 @@ a { color: var(--link); text-underline-offset: 2px; }
 .skip { position: absolute; left: -999px; }
 .skip:focus { position: static; }
 .made { color: var(--soft); margin-top: 4px; }
-.lead { font-size: 17px; max-width: 46em; margin-bottom: 16px; }
+.lead { font-size: 17px; max-width: 64em; margin-bottom: 16px; }
 .warnings {
   list-style: none; margin: 0 0 16px; padding: 10px 14px; border-left: 4px solid var(--alarm);
   background: var(--alarm-back); border-radius: 4px;
@@ -59,7 +59,8 @@ a { color: var(--link); text-underline-offset: 2px; }
 .tile { padding: 10px 14px 11px; }
 .tile dt { color: var(--soft); font-size: 13px; }
 .tile dd { margin: 0; }
-.tile b { display: block; font-size: 25px; line-height: 1.25; font-weight: 600; }
+.tile b { display: block; font-size: 23px; line-height: 1.3; font-weight: 600; }
+.tile b.long { font-size: 16px; line-height: 1.87; }
 .tile.bad b { color: var(--alarm); }
 .tile small { display: block; color: var(--soft); font-size: 12.5px; line-height: 1.35; }
 
@@ -91,6 +92,7 @@ a { color: var(--link); text-underline-offset: 2px; }
   fill: none; stroke: var(--c); stroke-width: 1.8; vector-effect: non-scaling-stroke;
   stroke-linecap: round; stroke-linejoin: round;
 }
+.plot path.lone { stroke-width: 7; }
 .plot path.area { fill-opacity: .2; }
 .plot path.stroke.added { stroke-width: 1.3; stroke-opacity: .75; }
 .plot rect.hit { fill: transparent; }
@@ -154,6 +156,7 @@ details.queue h2 { display: inline; font-size: 18px; }
   .tiles { margin-bottom: 8px; }
   .tile { padding: 8px 11px; }
   .tile b { font-size: 21px; }
+  .tile b.long { font-size: 15px; }
   .card { padding: 13px 12px 10px; }
   .minor { display: none; }
   .rows, .rows tbody, .rows tr, .rows td { display: block; }
@@ -167,6 +170,7 @@ details.queue h2 { display: inline; font-size: 18px; }
   .dense tr { display: grid; grid-template-columns: 1fr 1fr; gap: 0 14px; }
   .dense td { grid-template-columns: 6em minmax(0, 1fr); gap: 8px; }
   .dense td.number { text-align: right; }
+  .dense td.number::before { text-align: left; }
   .dense td:nth-child(-n + 2) { display: block; grid-column: 1 / -1; }
   .dense td:nth-child(-n + 2)::before { content: none; }
 }
