@@ -103,7 +103,7 @@ def lost_events(gaps: Sequence[Gap], totals: Sequence[Total], *, most: int, name
     title, about = "Data loss", "events trimmed before they were read"
     reconciled = sum(total.reconciled for total in totals)
     note = (
-        f"{plural(reconciled, 'job')} of this report rebuilt from the job records, because"
+        f"{plural(reconciled, 'job')} of this report were rebuilt from the job records, because"
         " events were missing; earlier attempts and stalls of those jobs are not known."
         if reconciled
         else ""

@@ -155,6 +155,7 @@ details.queue h2 { display: inline; font-size: 18px; }
   .tiles, .tiles.broad { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 8px; }
   .tiles { margin-bottom: 8px; }
   .tile { padding: 8px 11px; }
+  .tile:last-child:nth-child(odd) { grid-column: 1 / -1; }
   .tile b { font-size: 21px; }
   .tile b.long { font-size: 15px; }
   .card { padding: 13px 12px 10px; }
