@@ -19,6 +19,7 @@ WIDTHS: Final = (1280, 360)
 
 CHECK: Final = """
 (() => {
+  const room = document.documentElement.clientWidth;
   const texts = [], covered = [], outside = [], faint = [];
   const light = c => {
     const [r, g, b] = c.map(v => v / 255)
@@ -52,7 +53,7 @@ CHECK: Final = """
   }
   texts.sort((a, b) => a.box.top - b.box.top);
   texts.forEach((one, at) => {
-    if (one.box.left < -.5 || one.box.right > innerWidth + .5) outside.push(one.words);
+    if (one.box.left < -.5 || one.box.right > room + .5) outside.push(one.words);
     for (let next = at + 1; next < texts.length && texts[next].box.top < one.box.bottom; next++) {
       const two = texts[next];
       if (two.node === one.node) continue;
@@ -62,7 +63,7 @@ CHECK: Final = """
     }
   });
   return {
-    width: innerWidth, scroll: document.scrollingElement.scrollWidth, texts: texts.length,
+    width: room, scroll: document.scrollingElement.scrollWidth, texts: texts.length,
     covered, outside, faint: [...new Set(faint)],
     back: getComputedStyle(document.body).backgroundColor,
   };
