@@ -53,7 +53,10 @@ CHECK: Final = """
   }
   texts.sort((a, b) => a.box.top - b.box.top);
   texts.forEach((one, at) => {
-    if (one.box.left < -.5 || one.box.right > room + .5) outside.push(one.words);
+    const frame = one.node.parentElement.closest('.card, .tile');
+    const {left, right} = frame ? frame.getBoundingClientRect() : {left: 0, right: room};
+    if (one.box.left < left - .5 || one.box.right > right + .5 || right > room + .5)
+      outside.push(one.words);
     for (let next = at + 1; next < texts.length && texts[next].box.top < one.box.bottom; next++) {
       const two = texts[next];
       if (two.node === one.node) continue;

@@ -32,7 +32,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: numbers stand to the right, names are not broken without need."""
+    """A column of a table, and what is in it, which decides its place and its breaks."""
 
     name: str
     kind: str = ""
@@ -40,6 +40,7 @@ class Column:
 
 NUMBER: Final = "number"
 NAME: Final = "name"
+WORD: Final = "word"
 
 
 def show(figure: Figure, query: str | None) -> str:

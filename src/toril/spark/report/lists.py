@@ -7,7 +7,17 @@ from typing import Final
 
 from toril.spark.report.bins import Bin
 from toril.spark.report.charts import Timeline
-from toril.spark.report.figure import NAME, NUMBER, Column, Figure, Key, grid_table, nothing, table
+from toril.spark.report.figure import (
+    NAME,
+    NUMBER,
+    WORD,
+    Column,
+    Figure,
+    Key,
+    grid_table,
+    nothing,
+    table,
+)
 from toril.spark.report.model import FailureGroup, Gap, SlowJob, Total
 from toril.spark.report.scale import Axis, duration_axis
 from toril.spark.report.svg import meter, span, sparkline
@@ -81,7 +91,7 @@ def slowest_jobs(jobs: Sequence[SlowJob], *, most: int, named: bool) -> Figure:
             Column("Wait", NUMBER),
             Column("Attempts", NUMBER),
         ),
-        *(Column("State"), Column("Finished")),
+        *(Column("State", WORD), Column("Finished")),
     ]
     rows = [
         [

@@ -122,11 +122,13 @@ table { margin-top: 10px; }
 caption { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 th, td { text-align: left; vertical-align: top; padding: 6px 14px 6px 0; }
 th:last-child, td:last-child { padding-right: 0; }
-th { font-weight: 600; color: var(--soft); border-bottom: 1px solid var(--soft); }
+th { border-bottom: 1px solid var(--soft); white-space: nowrap; }
+th { font-weight: 600; color: var(--soft); }
 td { border-bottom: 1px solid var(--rule); }
 tbody tr:last-child td { border-bottom: 0; }
 .number { text-align: right; white-space: nowrap; }
 td.name { min-width: 8em; }
+td.word { white-space: nowrap; }
 time { white-space: nowrap; }
 .rows td > span { display: block; }
 .rows td:first-child { min-width: 9em; }
