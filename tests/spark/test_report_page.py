@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -334,12 +333,3 @@ def _number(after: str, text: str) -> int:
     found = re.search(rf"{after} ([\d,]+)", text)
     assert found is not None, text
     return int(found[1].replace(",", ""))
-
-
-def test_a_path_that_cannot_be_written_is_refused_before_spark_is_asked(tmp_path: Path) -> None:
-    from toril.spark.report.page import check_target
-
-    with pytest.raises(InvalidOption, match="is in a directory that does not exist"):
-        check_target(tmp_path / "no" / "report.html")
-    with pytest.raises(InvalidOption, match="is a directory"):
-        check_target(tmp_path)

@@ -2,20 +2,19 @@
 
 from typing import TYPE_CHECKING
 
+from toril.spark.lazy import lend
+
 if TYPE_CHECKING:
+    from toril.spark.register import register
+    from toril.spark.report.page import write_report
     from toril.spark.session import open_session
 
 _HOMES = {
     "open_session": "session",
+    "register": "register",
+    "write_report": "report.page",
 }
 
-__all__ = ["open_session"]
+__all__ = ["open_session", "register", "write_report"]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{home}"), name)
+__getattr__ = lend(__name__, _HOMES)

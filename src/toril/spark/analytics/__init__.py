@@ -2,22 +2,21 @@
 
 from typing import TYPE_CHECKING
 
+from toril.spark.lazy import lend
+
 if TYPE_CHECKING:
+    from toril.spark.analytics.bronze import BronzeRun, bronze, read_bronze
     from toril.spark.analytics.gold import Gold, gold, write_gold
 
 _HOMES = {
+    "BronzeRun": "bronze",
+    "bronze": "bronze",
+    "read_bronze": "bronze",
     "Gold": "gold",
     "gold": "gold",
     "write_gold": "gold",
 }
 
-__all__ = ["Gold", "gold", "write_gold"]
+__all__ = ["BronzeRun", "Gold", "bronze", "gold", "read_bronze", "write_gold"]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{home}"), name)
+__getattr__ = lend(__name__, _HOMES)

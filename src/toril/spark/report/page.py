@@ -23,7 +23,7 @@ def write_report(gold: GoldTables, path: str | Path, *, made_at: datetime | None
     Runs on the driver. The same tables give the same bytes, but for `made_at`, which is shown
     where it is given.
     """
-    target = check_target(path)
+    target = _target(path)
     _check_zone(made_at)
     page = render(collect(gold), made_at=made_at)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
@@ -70,8 +70,7 @@ def _made(data: ReportData, made_at: datetime | None) -> str:
     return f'<p class="made">{" · ".join(parts)}</p>'
 
 
-def check_target(path: str | Path) -> Path:
-    """Refuse a path where no report can be written."""
+def _target(path: str | Path) -> Path:
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         fact = "is a directory" if target.is_dir() else "is in a directory that does not exist"
