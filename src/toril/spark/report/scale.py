@@ -18,11 +18,11 @@ _DURATIONS: Final = (
     *(_SECOND * n for n in (1, 2, 5, 10, 15, 30)),
     *(_MINUTE * n for n in (1, 2, 5, 10, 15, 30)),
     *(_HOUR * n for n in (1, 2, 3, 6, 12)),
-    *(_DAY * size * base for size in (1, 10, 100, 1000) for base in (1, 2, 5)),
+    *(_DAY * 10**power * base for power in range(8) for base in (1, 2, 5)),
 )
 _DECADES: Final = (
     *(0.1, 1, 10, 100, _SECOND, 10 * _SECOND),
-    *(_MINUTE, 10 * _MINUTE, _HOUR, _DAY, 10 * _DAY, 100 * _DAY, 1000 * _DAY, 10_000 * _DAY),
+    *(_MINUTE, 10 * _MINUTE, _HOUR, *(_DAY * 10**power for power in range(8))),
 )
 _CLOCK: Final = (
     *(_MINUTE * n for n in (1, 2, 5, 10, 15, 30)),
