@@ -66,8 +66,8 @@ def test_every_value_has_a_place_on_its_axis(values: list[float]) -> None:
         places = [tick.at for tick in axis.ticks]
         assert places == sorted(places)
         assert places[0] == 0
-        assert places[-1] == pytest.approx(1)
-        assert 2 <= len(places) <= 14
+        assert places[-1] > 0.85 if axis.log else places[-1] == pytest.approx(1)
+        assert 2 <= len(places) <= 9
         assert len({tick.label for tick in axis.ticks}) == len(places)
 
 

@@ -29,6 +29,9 @@ _CLOCK: Final = (
     *(_HOUR * n for n in (1, 2, 3, 6, 12)),
     *(_DAY * n for n in (1, 2, 4, 7, 14, 28, 56, 91, 182, 364, 728, 1820, 3640, 36400)),
 )
+_DENSE: Final = 9
+"""Powers of ten that fit on an axis; of more, only every second one has a label."""
+
 _WIDE: Final = 40
 """A range of durations wider than this factor is shown on a logarithmic scale."""
 
@@ -133,8 +136,8 @@ def _log_axis(least: float, highest: float) -> Axis:
     low = max((one for one in _DECADES if one <= least), default=_DECADES[0])
     high = min((one for one in _DECADES if one >= highest), default=highest)
     axis = Axis(low, high, (), log=True)
-    ticks = (Tick(axis.place(one), duration(one)) for one in _DECADES if low <= one <= high)
-    return Axis(low, high, tuple(ticks), log=True)
+    ticks = [Tick(axis.place(one), duration(one)) for one in _DECADES if low <= one <= high]
+    return Axis(low, high, tuple(ticks[:: 1 if len(ticks) <= _DENSE else 2]), log=True)
 
 
 def _next_round(number: int) -> int:
