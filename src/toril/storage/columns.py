@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypedDict, TypeVar, cast
 
+from toril.errors import InvalidOption
 from toril.event import Cursor
-from toril.job import DEFAULT_TERMS, JobRecord, State, Terms
+from toril.job import DEFAULT_TERMS, FINISHED, JobRecord, State, Terms
 
 T = TypeVar("T", str, Terms)
+
+Columns = dict[str, list[object]]
+"""Some of the columns of jobs, under the names of `JobColumns`."""
 
 
 class EventColumns(TypedDict):
@@ -65,6 +69,23 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """A share of the jobs of a state, to be read by one reader.
+
+    `low` and `high` are places private to the storage, '' for no bound; of a line that has no
+    lasting places, it is the jobs that fall to `part` of `parts` by their ids. `count` is how many
+    there were, about, when the state was cut.
+    """
+
+    state: State
+    low: str = ""
+    high: str = ""
+    part: int = 0
+    parts: int = 1
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventPage:
     """Events, the place after them, and how many numbers lie between it and the place before.
 
@@ -79,10 +100,14 @@ class EventPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """How many of the jobs written were new, and how many were there already."""
+    """How many of the jobs written were new, and how many were there already.
+
+    `first_duplicate` is the id of the first of the latter.
+    """
 
     created: int
     duplicates: int
+    first_duplicate: str | None = None
 
 
 class Bulk(Protocol):
@@ -123,6 +148,35 @@ class Bulk(Protocol):
         """Read jobs start <= n < stop of a state, in the order of `Storage.peek`."""
         ...
 
+    def counts(self, queue: str) -> Mapping[State, int]:
+        """Count the jobs by state."""
+        ...
+
+    def cut_jobs(
+        self,
+        queue: str,
+        state: State,
+        parts: int,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> Sequence[Slice]:
+        """Cut the jobs of a state into at most `parts` slices of about the same size.
+
+        Finished jobs can be bounded by their end: since_ms <= end < until_ms. Raises
+        `InvalidOption` for bounds on other states.
+        """
+        ...
+
+    def scan_jobs(
+        self, queue: str, cut: Slice, columns: Collection[str], limit: int = 2000
+    ) -> Iterator[Columns]:
+        """Read a slice, only the columns asked for, `limit` jobs at a time.
+
+        A job that stays in its state and place from the first page to the last comes exactly once,
+        whatever is added, claimed or removed meanwhile. One that moves may be missing.
+        """
+        ...
+
     def write_jobs(
         self,
         queue: str,
@@ -130,8 +184,12 @@ class Bulk(Protocol):
         payloads: Sequence[bytes],
         names: Sequence[str] | str = "job",
         terms: Sequence[Terms] | Terms = DEFAULT_TERMS,
+        origin: str = "",
     ) -> Written:
-        """Store jobs; an id that is there already is left alone, so a replay adds nothing."""
+        """Store jobs; an id that is there already is left alone, so a replay adds nothing.
+
+        A job that came under the same `origin`, unless that is empty, counts as created again.
+        """
         ...
 
     def close(self) -> None:
@@ -147,6 +205,38 @@ def no_events() -> EventColumns:
 def no_jobs() -> JobColumns:
     """Make empty columns for jobs."""
     return cast("JobColumns", {name: [] for name in JobColumns.__annotations__})
+
+
+def check_columns(columns: Collection[str]) -> None:
+    """Refuse columns that jobs do not have."""
+    unknown = sorted(set(columns) - set(JobColumns.__annotations__))
+    if unknown:
+        known = ", ".join(JobColumns.__annotations__)
+        raise InvalidOption(f"jobs have no column {unknown[0]!r}; known: {known}")
+
+
+def check_bounds(state: State, since_ms: int | None, until_ms: int | None) -> None:
+    """Refuse bounds of time on jobs that have no end."""
+    if state not in FINISHED and not (since_ms is None and until_ms is None):
+        raise InvalidOption(
+            f"jobs {state.value} have no end to bound them by; bound completed and failed ones,"
+            " and compare created_ms of the others"
+        )
+
+
+def gather(pages: Iterator[Columns], columns: Collection[str], limit: int) -> Iterator[Columns]:
+    """Join pages of columns until they hold `limit` rows, or there are no more."""
+    whole: Columns = {name: [] for name in columns}
+    rows = 0
+    for page in pages:
+        for name, values in page.items():
+            whole[name] += values
+            rows = len(whole[name])
+        if rows >= limit:
+            yield whole
+            whole, rows = {name: [] for name in columns}, 0
+    if rows:
+        yield whole
 
 
 def append_job(columns: JobColumns, record: JobRecord) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 from toril.errors import InvalidOption
 from toril.event import Cursor
 from toril.ids import check_name
-from toril.job import DEFAULT_TERMS, JobSpec, State, Terms
+from toril.job import DEFAULT_TERMS, State, Terms
 from toril.resp.client import Settings
 from toril.resp.replies import Argument
 from toril.resp.sync import SyncClient
 from toril.resp.url import Address, parse_url
 from toril.storage.bullmq import codec
+from toril.storage.bullmq.bulk_write import BulkWriter, Rows
 from toril.storage.bullmq.keys import (
     PREFIX,
     Keys,
@@ -24,26 +26,32 @@ from toril.storage.bullmq.keys import (
     queue_of,
     twins_of,
 )
-from toril.storage.bullmq.link import CHUNK, check_reply
+from toril.storage.bullmq.link import CHUNK
 from toril.storage.bullmq.observe import cursor_of, number_of, whole
 from toril.storage.bullmq.official import own, scripts
-from toril.storage.bullmq.produce import add_command, read_found
+from toril.storage.bullmq.produce import read_found
+from toril.storage.bullmq.scan import LINES, scan
 from toril.storage.bullmq.scripts import USED
 from toril.storage.bullmq.stream import LATEST, PAGE, Stream, to_columns
 from toril.storage.columns import (
+    Columns,
     EventColumns,
     EventPage,
     JobColumns,
+    Slice,
     Span,
     Written,
     append_job,
+    check_bounds,
+    check_columns,
+    gather,
     no_events,
     no_jobs,
     spread,
 )
+from toril.storage.columns_walk import cut_line, cut_sorted
 
 _SEEN_AT_ONCE: Final = 1000
-_ADDED_AT_ONCE: Final = 250
 _FIRST_TIME: Final = 1_000_000_000_000
 """Stream ids are times in ms, all later than this; a smaller number is that of an event."""
 
@@ -56,13 +64,17 @@ class BullmqBulk:
     where it is not the last one read here, it is looked for among the events that are kept.
     """
 
-    def __init__(self, url: str | Address, settings: Settings | None = None) -> None:
+    def __init__(
+        self, url: str | Address, settings: Settings | None = None, *, batch: bool = True
+    ) -> None:
         self.address = parse_url(url) if isinstance(url, str) else url
         if self.address.layout != "bullmq":
             raise InvalidOption(f"{self.address.safe}: not a BullMQ URL; write 'bullmq+redis://…'")
         check_tagging(self.address)
         self._client = SyncClient(self.address, settings)
         self._client.learn(*(scripts()[name] for name in USED))
+        self.batch = batch
+        """Whether plain jobs go through our batch script; the official ones do the rest."""
         self._known: set[str] = set()
         self._last: dict[str, Cursor] = {}
 
@@ -161,6 +173,44 @@ class BullmqBulk:
                 break
         return columns
 
+    def counts(self, queue: str) -> Mapping[State, int]:
+        """Count the jobs by state."""
+        wait, paused, prioritized, delayed, active, completed, failed, children, _ = self._run(
+            "counts", queue
+        )
+        return {
+            State.WAITING: wait + paused,
+            State.PRIORITIZED: prioritized,
+            State.DELAYED: delayed,
+            State.ACTIVE: active,
+            State.COMPLETED: completed,
+            State.FAILED: failed,
+            State.WAITING_CHILDREN: children,
+        }
+
+    def cut_jobs(
+        self,
+        queue: str,
+        state: State,
+        parts: int,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> Sequence[Slice]:
+        """Cut a state: the sorted ones by score, the lines by a hash of the ids."""
+        check_bounds(state, since_ms, until_ms)
+        if state in LINES:
+            return cut_line(state, parts, self.counts(queue)[state])
+        keys = keys_of(self.address, queue)
+        call = partial(self._client.call, keys.base)
+        return cut_sorted(call, keys.of(state.value), state, parts, since_ms, until_ms)
+
+    def scan_jobs(
+        self, queue: str, cut: Slice, columns: Collection[str], limit: int = 2000
+    ) -> Iterator[Columns]:
+        """Read a slice, only the columns asked for."""
+        check_columns(columns)
+        return gather(scan(partial(self._run, "scan", queue), cut, columns), columns, limit)
+
     def write_jobs(
         self,
         queue: str,
@@ -168,30 +218,21 @@ class BullmqBulk:
         payloads: Sequence[bytes],
         names: Sequence[str] | str = "job",
         terms: Sequence[Terms] | Terms = DEFAULT_TERMS,
+        origin: str = "",
     ) -> Written:
         """Store jobs; an id that is there already is left alone."""
-        keys = self._meet(queue)
-        created = 0
-        rows = zip(ids, payloads, spread(names, len(ids)), spread(terms, len(ids)), strict=True)
-        specs = [
-            # The id is its own origin: a replayed row is the same hand-in.
-            JobSpec(id=check_name("job", job_id), name=name, payload=payload, terms=one)
-            for job_id, payload, name, one in rows
-        ]
-        for spec in specs:
-            codec.check_payload(f"data of job {spec.id!r}", spec.payload)
-        now = self._now()
-        for at in range(0, len(specs), _ADDED_AT_ONCE):
-            commands: list[tuple[Argument, ...]] = []
-            for spec in specs[at : at + _ADDED_AT_ONCE]:
-                commands += (("EXISTS", keys.of(spec.id)), add_command(keys, spec, now))
-            replies = self._client.pipeline(keys.base, commands)
-            for reply in replies:
-                check_reply(reply)
-            some = specs[at : at + _ADDED_AT_ONCE]
-            for spec, there, added in zip(some, replies[::2], replies[1::2], strict=True):
-                created += not there and added == spec.id.encode()
-        return Written(created=created, duplicates=len(ids) - created)
+        for job_id, payload in zip(ids, payloads, strict=True):
+            check_name("job", job_id)
+            if not payload.isascii():
+                codec.check_payload(f"data of job {job_id!r}", payload)
+        rows = Rows(
+            ids=ids,
+            payloads=payloads,
+            names=spread(names, len(ids)),
+            terms=spread(terms, len(ids)),
+            origin=origin,
+        )
+        return BulkWriter(self._client, self._meet(queue), self._now, self.batch).write(rows)
 
     def _meet(self, queue: str) -> Keys:
         keys = keys_of(self.address, check_name("queue", queue))

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import msgpack
 
 from toril.ids import token
-from toril.job import JobRecord, JobSpec, State
+from toril.job import JobRecord, JobSpec, State, Terms
 from toril.outcome import CANCELLED, Failure
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
@@ -173,7 +173,7 @@ class Produce(Link):
         return self.ids == "counter" and spec.id == spec.origin
 
     def _is_plain(self, spec: JobSpec) -> bool:
-        return self.batch and _is_plain(spec) and not self._is_counted(spec)
+        return self.batch and is_plain(spec.terms) and not self._is_counted(spec)
 
     async def _receipt(
         self, queue: str, spec: JobSpec, there: Sequence[bytes], added: bytes | int
@@ -261,8 +261,8 @@ class Produce(Link):
         return await endings.wait(asked, self.clock, deadline, ask)
 
 
-def _is_plain(spec: JobSpec) -> bool:
-    terms = spec.terms
+def is_plain(terms: Terms) -> bool:
+    """Whether the batch script may add a job of these terms."""
     return not (terms.delay_ms or terms.priority or terms.lifo or terms.dedup)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
@@ -12,24 +12,30 @@ from toril.event import Cursor
 from toril.ids import check_name
 from toril.job import DEFAULT_TERMS, JobRecord, JobSpec, State, Terms
 from toril.storage.columns import (
+    Columns,
     EventColumns,
     EventPage,
     JobColumns,
+    Slice,
     Span,
     Written,
     append_job,
+    check_bounds,
+    check_columns,
+    gather,
     no_events,
     no_jobs,
     spread,
 )
 from toril.storage.file import observe, produce
 from toril.storage.file.address import FileAddress, parse_file_url
-from toril.storage.file.codec import PackedEvent, unpack
+from toril.storage.file.codec import NUMBERS, PackedEvent, unpack
 from toril.storage.file.database import connect, set_up
 from toril.storage.file.desk import touch_all
 from toril.storage.file.directory import NOTIFY
 from toril.storage.file.ledger import transact
 from toril.storage.file.notify import Toucher
+from toril.storage.file.scan import cut_state, scan
 from toril.storage.file.shelf import Shelf
 from toril.storage.file.trouble import translate
 
@@ -37,6 +43,7 @@ T = TypeVar("T")
 
 _CHUNK: Final = 500
 _PLAIN: Final = ("kind", "job_id", "job_name", "attempt", "worker_id")
+_ALWAYS: Final = 1 << 62
 _FREE: Final = (
     "prev",
     "reason",
@@ -152,6 +159,41 @@ class FileBulk:
             append_job(columns, record)
         return columns
 
+    def counts(self, queue: str) -> Mapping[State, int]:
+        """Count the jobs by state."""
+        none: dict[State, int] = {}
+
+        def count(shelf: Shelf) -> dict[State, int]:
+            found = observe.counts(shelf)
+            return {state: getattr(found, state.value) for state in NUMBERS}
+
+        return {**dict.fromkeys(State, 0), **self._look(queue, count, none)}
+
+    def cut_jobs(
+        self,
+        queue: str,
+        state: State,
+        parts: int,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> Sequence[Slice]:
+        """Cut a state by the numbers of its jobs."""
+        check_bounds(state, since_ms, until_ms)
+        if state not in NUMBERS:
+            return ()
+        times = (since_ms or 0, _ALWAYS if until_ms is None else until_ms)
+        return self._look(queue, lambda q: cut_state(q.db, q.key, state, parts, times), [])
+
+    def scan_jobs(
+        self, queue: str, cut: Slice, columns: Collection[str], limit: int = 2000
+    ) -> Iterator[Columns]:
+        """Read a slice, only the columns asked for."""
+        check_columns(columns)
+        pages = scan(
+            lambda read: self._look(queue, lambda q: read(q.db, q.key, q.now), ()), cut, columns
+        )
+        return gather(pages, columns, limit)
+
     def write_jobs(
         self,
         queue: str,
@@ -159,6 +201,7 @@ class FileBulk:
         payloads: Sequence[bytes],
         names: Sequence[str] | str = "job",
         terms: Sequence[Terms] | Terms = DEFAULT_TERMS,
+        origin: str = "",
     ) -> Written:
         """Store jobs; an id that is there already is left alone."""
         for job_id in ids:
@@ -166,23 +209,28 @@ class FileBulk:
         check_name("queue", queue)
         count = len(ids)
         specs = [
-            JobSpec(id=job_id, payload=payload, name=name, terms=one)
+            JobSpec(id=job_id, payload=payload, name=name, terms=one, origin=origin)
             for job_id, payload, name, one in zip(
                 ids, payloads, spread(names, count), spread(terms, count), strict=True
             )
         ]
-        created = 0
+        left: list[str] = []
         for first in range(0, count, _CHUNK):
             store = partial(_store, specs[first : first + _CHUNK])
-            fresh, effects = transact(self._db, self.address, self._clock, queue, store)
-            created += fresh
+            some, effects = transact(self._db, self.address, self._clock, queue, store)
+            left += some
             if self._toucher is not None:
                 touch_all(self._toucher, effects)
-        return Written(created=created, duplicates=count - created)
+        return Written(
+            created=count - len(left),
+            duplicates=len(left),
+            first_duplicate=left[0] if left else None,
+        )
 
 
-def _store(specs: Sequence[JobSpec], shelf: Shelf) -> int:
-    return sum(produce.enqueue(shelf, spec).created for spec in specs)
+def _store(specs: Sequence[JobSpec], shelf: Shelf) -> list[str]:
+    """Store jobs; name those that were left."""
+    return [spec.id for spec in specs if not produce.enqueue(shelf, spec).created]
 
 
 def _append_events(

@@ -6,26 +6,32 @@ appended field by field.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from toril.event import Cursor
 from toril.ids import check_name
-from toril.job import DEFAULT_TERMS, JobSpec, State, Terms
+from toril.job import DEFAULT_TERMS, State, Terms
 from toril.resp.client import Settings
 from toril.resp.sync import SyncClient
 from toril.resp.url import Address, parse_url
 from toril.storage.columns import (
+    Columns,
     EventColumns,
     EventPage,
     JobColumns,
+    Slice,
     Span,
     Written,
     append_job,
+    check_bounds,
+    check_columns,
+    gather,
     no_events,
     no_jobs,
-    spread,
 )
+from toril.storage.columns_walk import cut_line, cut_sorted
 from toril.storage.redis import codec
 from toril.storage.redis.layout import (
     CHUNK,
@@ -37,7 +43,13 @@ from toril.storage.redis.layout import (
     check_twin,
     twins_of,
 )
+from toril.storage.redis.scan import SETS, scan
 from toril.storage.redis.scripts import script
+
+_WIDTH: Final = 3 * CHUNK
+"""Arguments of one call: three per job."""
+_IN_FLIGHT: Final = 8
+"""Calls sent before the first is answered."""
 
 _FIELDS: Final = {kind.value: fields for kind, fields in codec.FREE_FIELDS.items()}
 _FREE: Final = (
@@ -163,6 +175,39 @@ class RedisBulk:
                 break
         return columns
 
+    def counts(self, queue: str) -> Mapping[State, int]:
+        """Count the jobs by state."""
+        base = base_of(self.address.prefix, queue)
+        found = cast("list[int]", self._client.run(script("counts"), base, 0))
+        return {**dict(zip(codec.LETTERS, found, strict=False)), State.WAITING_CHILDREN: 0}
+
+    def cut_jobs(
+        self,
+        queue: str,
+        state: State,
+        parts: int,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> Sequence[Slice]:
+        """Cut a state: the sorted ones by score, the plain line by a hash of the ids."""
+        check_bounds(state, since_ms, until_ms)
+        if state is State.WAITING_CHILDREN:
+            return ()
+        base = base_of(self.address.prefix, queue)
+        if state is State.WAITING:
+            return cut_line(state, parts, self.counts(queue)[state])
+        key = base + SETS[state]
+        call = partial(self._client.call, base)
+        return cut_sorted(call, key, state, parts, since_ms, until_ms)
+
+    def scan_jobs(
+        self, queue: str, cut: Slice, columns: Collection[str], limit: int = 2000
+    ) -> Iterator[Columns]:
+        """Read a slice, only the columns asked for."""
+        check_columns(columns)
+        pages = scan(self._client, base_of(self.address.prefix, queue), cut, columns)
+        return gather(pages, columns, limit)
+
     def write_jobs(
         self,
         queue: str,
@@ -170,27 +215,38 @@ class RedisBulk:
         payloads: Sequence[bytes],
         names: Sequence[str] | str = "job",
         terms: Sequence[Terms] | Terms = DEFAULT_TERMS,
+        origin: str = "",
     ) -> Written:
-        """Store jobs; an id that is there already is left alone."""
+        """Store jobs; an id that is there already is left alone. Several calls are in flight."""
         for job_id in ids:
             check_name("job", job_id)
         self._register(check_name("queue", queue))
         base = base_of(self.address.prefix, queue)
-        created = 0
-        rows = zip(ids, payloads, spread(names, len(ids)), spread(terms, len(ids)), strict=True)
-        for some in _groups(rows):
-            # The id is its own origin: a replayed row is the same hand-in.
-            specs = [
-                JobSpec(id=job_id, name=name, payload=payload, terms=one)
-                for job_id, payload, name, one in some
-            ]
-            args = codec.pack_jobs(specs, "")
-            answers = cast("list[bytes]", self._client.run(script("enqueue"), base, 0, *args))
-            created += sum(answer.startswith(b"+") for answer in answers)
-            if answers[-1] == b"?":  # everything was deleted, the list of queues too
-                self._registered.discard(queue)
-                self._register(queue)
-        return Written(created=created, duplicates=len(ids) - created)
+        args = codec.pack_rows(ids, payloads, names, terms, origin)
+        enqueue = script("enqueue")
+        self._client.learn(enqueue)
+        answers: list[bytes] = []
+        for first in range(0, len(args), _IN_FLIGHT * _WIDTH):
+            some = args[first : first + _IN_FLIGHT * _WIDTH]
+            for reply in self._client.pipeline(
+                base,
+                [
+                    ("EVALSHA", enqueue.sha, 1, base, 0, *some[at : at + _WIDTH])
+                    for at in range(0, len(some), _WIDTH)
+                ],
+            ):
+                answers += self._answers(queue, reply)
+        return _written(ids, answers)
+
+    def _answers(self, queue: str, reply: object) -> list[bytes]:
+        if isinstance(reply, Exception):
+            raise reply
+        found = cast("list[bytes]", reply)
+        if found[-1] == b"?":  # everything was deleted, the list of queues too
+            self._registered.discard(queue)
+            self._register(queue)
+            found.pop()
+        return found
 
     def _register(self, queue: str) -> None:
         if queue in self._registered:
@@ -254,12 +310,10 @@ def _or_none(values: Iterable[Any]) -> list[Any]:
     return [one or None for one in values]
 
 
-def _groups(rows: Iterable[tuple[Any, ...]]) -> Iterable[list[tuple[Any, ...]]]:
-    group: list[tuple[Any, ...]] = []
-    for row in rows:
-        group.append(row)
-        if len(group) == CHUNK:
-            yield group
-            group = []
-    if group:
-        yield group
+def _written(ids: Sequence[str], answers: Sequence[bytes]) -> Written:
+    left = [at for at, answer in enumerate(answers) if answer[:1] != b"+"]
+    return Written(
+        created=len(ids) - len(left),
+        duplicates=len(left),
+        first_duplicate=ids[left[0]] if left else None,
+    )

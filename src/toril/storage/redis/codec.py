@@ -19,6 +19,7 @@ from toril.outcome import DONE as _DONE
 from toril.outcome import GONE as _GONE
 from toril.outcome import LOST as _LOST
 from toril.retry import Backoff
+from toril.storage.columns import spread
 from toril.storage.protocol import Batch, Claimed, Ending, EndingKind
 
 Packed = Sequence[Any]
@@ -151,6 +152,27 @@ def pack_jobs(specs: Sequence[JobSpec], reply_to: str) -> list[str | bytes]:
         else:
             head = write(origin) + write(name) + _FALSE
         args += (spec.id, head, write((name, spec.payload, packed_terms, origin)))
+    return args
+
+
+def pack_rows(
+    ids: Sequence[str],
+    payloads: Sequence[bytes],
+    names: Sequence[str] | str,
+    terms: Sequence[Terms] | Terms,
+    origin: str,
+) -> list[str | bytes]:
+    """Pack jobs that lie in columns for `enqueue.lua`, without an object for each."""
+    if not (isinstance(names, str) and isinstance(terms, Terms)):
+        rows = zip(ids, payloads, spread(names, len(ids)), spread(terms, len(ids)), strict=True)
+        specs = [JobSpec(id=i, payload=p, name=n, terms=t, origin=origin) for i, p, n, t in rows]
+        return pack_jobs(specs, "")
+    _, head, _ = pack_jobs([JobSpec(id="", name=names, terms=terms, origin=origin)], "")
+    write = msgpack.Packer().pack
+    start, end = b"\x94" + write(names), write(pack_terms(terms)) + write(origin)
+    args: list[str | bytes] = []
+    for job_id, payload in zip(ids, payloads, strict=True):
+        args += (job_id, head, start + write(payload) + end)
     return args
 
 

@@ -1,0 +1,172 @@
+"""Add jobs that lie in columns: plain ones by our batch script, the others by the official ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from json.encoder import encode_basestring as _quote
+from typing import Any, Final
+
+from toril.job import JobSpec, Terms
+from toril.resp.sync import SyncClient
+from toril.storage.bullmq import codec
+from toril.storage.bullmq.codes import refused
+from toril.storage.bullmq.keys import Keys
+from toril.storage.bullmq.link import CHUNK, check_reply, chunks
+from toril.storage.bullmq.official import own
+from toril.storage.bullmq.produce import add_command, is_plain
+from toril.storage.bullmq.scripts import Command
+from toril.storage.columns import Written
+
+_AT_ONCE: Final = 50
+"""Jobs per call of the batch script: one or two milliseconds of server time."""
+_IN_FLIGHT: Final = 20
+"""Calls sent before the first is answered."""
+_OFFICIALLY: Final = 250
+"""Jobs that are added one by one before the first is answered."""
+_COMMANDS: Final = 4
+"""MULTI, who holds the id, the adding, EXEC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Jobs to add, as columns of equal length."""
+
+    ids: Sequence[str]
+    payloads: Sequence[bytes]
+    names: Sequence[str]
+    terms: Sequence[Terms]
+    origin: str
+
+    def spec(self, at: int) -> JobSpec:
+        """One of them as a spec."""
+        return JobSpec(
+            id=self.ids[at],
+            name=self.names[at],
+            payload=self.payloads[at],
+            terms=self.terms[at],
+            origin=self.origin,
+        )
+
+
+class BulkWriter:
+    """Adds jobs to one queue. Order is kept among the jobs that are plain and new."""
+
+    def __init__(
+        self, client: SyncClient, keys: Keys, now: Callable[[], int], batch: bool = True
+    ) -> None:
+        self._client = client
+        self._keys = keys
+        self._now = now
+        self._batch = batch
+        client.learn(own("add"), own("known"), own("ready"))
+
+    def write(self, rows: Rows) -> Written:
+        """Add jobs; say how many were new."""
+        plain, rest = _sort(rows) if self._batch else ([], list(range(len(rows.ids))))
+        left: list[int] = []
+        for first in range(0, len(plain), _AT_ONCE * _IN_FLIGHT):
+            free, taken = self._add_plain(rows, plain[first : first + _AT_ONCE * _IN_FLIGHT])
+            rest += free
+            left += taken
+        for first in range(0, len(rest), _OFFICIALLY):
+            left += self._add_officially(rows, rest[first : first + _OFFICIALLY])
+        return Written(
+            created=len(rows.ids) - len(left),
+            duplicates=len(left),
+            first_duplicate=rows.ids[min(left)] if left else None,
+        )
+
+    def _add_plain(self, rows: Rows, plain: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Add plain jobs in batches; name those left for the official script, and duplicates."""
+        left = self._add_batches(rows, plain)
+        if not left:
+            return [], []
+        fresh, taken = self._ask(rows, left)
+        # What stood behind a duplicate was left too. What is left again, the queue is why.
+        return self._add_batches(rows, fresh), taken
+
+    def _add_batches(self, rows: Rows, plain: Sequence[int]) -> list[int]:
+        now = self._now()
+        commands: list[Command] = []
+        for batch in chunks(plain, _AT_ONCE):
+            args: list[str | bytes] = []
+            for at, options in zip(batch, _options(rows, batch), strict=True):
+                args += (rows.ids[at], codec.clean(rows.names[at]), rows.payloads[at], options)
+            commands.append(("EVALSHA", own("add").sha, 1, self._keys.base, now, *args))
+        flags = b"".join(self._send(commands))
+        return [at for at, flag in zip(plain, flags, strict=True) if flag != _ADDED]
+
+    def _ask(self, rows: Rows, some: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Tell those whose id is free from those that are there and not ours."""
+        now, origin = self._now(), rows.origin
+        commands: list[Command] = [
+            ("EVALSHA", own("known").sha, 1, self._keys.base, now, origin, *ids)
+            for ids in chunks([rows.ids[at] for at in some], CHUNK)
+        ]
+        flags = b"".join(self._send(commands)).decode()
+        answers = list(zip(some, flags, strict=True))
+        free = [at for at, flag in answers if flag == "0"]
+        return free, [at for at, flag in answers if flag == "="]
+
+    def _add_officially(self, rows: Rows, some: Sequence[int]) -> list[int]:
+        """Add jobs one by one; name those that were there already or not let in."""
+        now = self._now()
+        specs = [rows.spec(at) for at in some]
+        commands = [command for spec in specs for command in self._transaction(spec, now)]
+        replies = self._send(commands)[_COMMANDS - 1 :: _COMMANDS]
+        pairs = zip(some, specs, replies, strict=True)
+        return [at for at, spec, reply in pairs if not _is_new(spec, *reply)]
+
+    def _transaction(self, spec: JobSpec, now: int) -> list[Command]:
+        dedup = spec.terms.dedup
+        key = "" if dedup is None else dedup.key
+        ready = own("ready").sha
+        return [
+            ("MULTI",),
+            ("EVALSHA", ready, 1, self._keys.base, now, spec.id, spec.origin, 0, key),
+            add_command(self._keys, spec, now),
+            ("EXEC",),
+        ]
+
+    def _send(self, commands: Sequence[Command]) -> list[Any]:
+        replies = self._client.pipeline(self._keys.base, commands)
+        for reply in replies:
+            check_reply(reply)
+        return replies
+
+
+_ADDED: Final = ord("1")
+
+
+def _sort(rows: Rows) -> tuple[list[int], list[int]]:
+    """Tell plain jobs from the others."""
+    kinds: dict[int, bool] = {}
+    for terms in rows.terms:
+        if id(terms) not in kinds:
+            kinds[id(terms)] = is_plain(terms)
+    plain: list[int] = []
+    rest: list[int] = []
+    for at, terms in enumerate(rows.terms):
+        (plain if kinds[id(terms)] else rest).append(at)
+    return plain, rest
+
+
+def _options(rows: Rows, some: Sequence[int]) -> Iterator[str]:
+    """Write the options of jobs; those of one `Terms` differ by the id only."""
+    terms: Terms | None = None
+    start = end = ""
+    for at in some:
+        if rows.terms[at] is not terms:
+            terms = rows.terms[at]
+            (whole,) = codec.write_options([JobSpec(id="", terms=terms, origin=rows.origin)])
+            start, end = whole.split('"jobId":""')
+        yield codec.clean(f'{start}"jobId":{_quote(rows.ids[at])}{end}')
+
+
+def _is_new(spec: JobSpec, there: Sequence[bytes], added: bytes | int) -> bool:
+    if isinstance(added, int) and added < 0:
+        raise refused("add", spec.id, added)
+    if there:
+        return there[1] == b"1"  # this hand-in made it, its answer was lost
+    return added == spec.id.encode()
