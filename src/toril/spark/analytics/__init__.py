@@ -9,23 +9,28 @@ if TYPE_CHECKING:
     from toril.spark.analytics.gold import Gold, gold, write_gold
     from toril.spark.analytics.pipeline import Analysis, analyze
     from toril.spark.analytics.reconcile import reconcile
-    from toril.spark.analytics.silver import silver_attempts, silver_jobs
-    from toril.spark.analytics.silver_steps import Silver, read_silver, update_silver
+    from toril.spark.analytics.silver import (
+        Silver,
+        read_silver,
+        silver_attempts,
+        silver_jobs,
+        update_silver,
+    )
 
 _HOMES = {
     "Analysis": "pipeline",
     "BronzeRun": "bronze",
     "Gold": "gold",
-    "Silver": "silver_steps",
+    "Silver": "silver",
     "analyze": "pipeline",
     "bronze": "bronze",
     "gold": "gold",
     "read_bronze": "bronze",
-    "read_silver": "silver_steps",
+    "read_silver": "silver",
     "reconcile": "reconcile",
     "silver_attempts": "silver",
     "silver_jobs": "silver",
-    "update_silver": "silver_steps",
+    "update_silver": "silver",
     "write_gold": "gold",
 }
 

@@ -204,3 +204,25 @@ SELECT queue, job_id, job_name, added, first_active, last.started AS last_active
   IF(finished IS NULL AND state IN ('completed', 'failed'), removal.time, last_seen) AS last_seen
 FROM timed
 """
+
+STRANGERS: Final = f"""
+SELECT queue, job_id FROM (
+  SELECT queue, job_id, min(2 * number + IF(kind = 'retrying', 0, 1)) AS first,
+    min(IF(kind = 'added', 2 * number + 1, NULL)) AS added
+  FROM {{events}}
+  WHERE job_id IS NOT NULL AND kind IN ({_TOLD}) AND NOT {AFTER_END}
+  GROUP BY queue, job_id
+) LEFT ANTI JOIN {{open}} USING (queue, job_id)
+WHERE added IS NULL OR first < added
+"""
+"""Jobs that something new is told of though they were over, or never heard of."""
+
+OPEN: Final = f"""
+SELECT events.* FROM {{events}} AS events
+JOIN (
+  SELECT DISTINCT queue, job_id, life FROM {{segments}} WHERE NOT state IN {ENDED}
+) AS open
+ON events.queue = open.queue AND events.job_id = open.job_id AND events.number >= open.life
+WHERE events.kind IN ({_TOLD})
+"""
+"""The events of lives that are not over."""
