@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from toril.spark.fleet_count import FleetProgress, FleetResult, TaskCount
     from toril.spark.fleet_handle import FleetHandle
     from toril.spark.register import register
+    from toril.spark.report.page import write_report
     from toril.spark.session import open_session
 
 _HOMES = {
@@ -19,6 +20,7 @@ _HOMES = {
     "TaskCount": "fleet_count",
     "open_session": "session",
     "register": "register",
+    "write_report": "report.page",
 }
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "TaskCount",
     "open_session",
     "register",
+    "write_report",
 ]
 
 __getattr__ = lend(__name__, _HOMES)
