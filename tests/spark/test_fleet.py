@@ -60,6 +60,7 @@ def test_two_tasks_drain_a_queue_and_complete_each_job_once(
     assert result.died == []
 
 
+@pytest.mark.parametrize("url", ["redis", "bullmq"], indirect=True)
 def test_a_drained_fleet_has_waited_for_retries(spark: SparkSession, url: str, queue: str) -> None:
     def moody(job: JobContext[Any]) -> str:
         if job.data["n"] % 10 == 1:

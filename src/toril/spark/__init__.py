@@ -3,27 +3,34 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from toril.spark.batch import BatchResult, SparkBatch, spark_batch
     from toril.spark.fleet import SparkWorkerFleet
     from toril.spark.fleet_count import FleetProgress, FleetResult, TaskCount
     from toril.spark.fleet_handle import FleetHandle
     from toril.spark.session import open_session
 
 _HOMES = {
+    "BatchResult": "batch",
     "FleetHandle": "fleet_handle",
     "FleetProgress": "fleet_count",
     "FleetResult": "fleet_count",
+    "SparkBatch": "batch",
     "SparkWorkerFleet": "fleet",
     "TaskCount": "fleet_count",
     "open_session": "session",
+    "spark_batch": "batch",
 }
 
 __all__ = [
+    "BatchResult",
     "FleetHandle",
     "FleetProgress",
     "FleetResult",
+    "SparkBatch",
     "SparkWorkerFleet",
     "TaskCount",
     "open_session",
+    "spark_batch",
 ]
 
 
