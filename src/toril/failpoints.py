@@ -5,6 +5,8 @@ arms one point: at its n-th passing (default: the first) the process gets a sign
 
     points   before_commit   outcomes are about to be sent to the storage
              after_send      they were sent and recorded; nobody here knows it yet
+             bronze_written  a batch of events lies in the lake, and is not yet recorded
+             bronze_recorded it is recorded; Spark does not know it yet
     actions  kill            SIGKILL: die without a word
              stop            SIGSTOP: freeze until somebody sends SIGCONT
 
@@ -20,7 +22,7 @@ from typing import Final
 
 from toril.errors import InvalidOption
 
-POINTS: Final = ("before_commit", "after_send")
+POINTS: Final = ("before_commit", "after_send", "bronze_written", "bronze_recorded")
 ACTIONS: Final = ("kill", "stop")
 
 

@@ -128,6 +128,14 @@ class EmbeddedServer:
         """
         await asyncio.shield(asyncio.to_thread(self._stop))
 
+    def start_blocking(self) -> None:
+        """Do as `start`, for programs without an event loop."""
+        self._start(threading.Event())
+
+    def stop_blocking(self) -> None:
+        """Do as `stop`, for programs without an event loop."""
+        self._stop()
+
     def __repr__(self) -> str:
         return f"EmbeddedServer({str(self.home)!r})"
 

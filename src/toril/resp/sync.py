@@ -85,14 +85,23 @@ class SyncClient:
             answers = trip.deliver(commands)
         return [shown(answer, trip.where) for answer in answers]
 
+    def pick_nodes(self) -> list[Endpoint]:
+        """Name every node that holds keys, for `call_at`."""
+        self._one("", ("PING",))  # waits for a server, and in a cluster reads the map
+        return self._map.masters if self.address.kind == "cluster" else [self.find("")]
+
+    def call_at(self, node: Endpoint, *args: Argument) -> Reply:
+        """Send one command to a node, whatever its keys are."""
+        return self._one("", args, node)
+
     def close(self) -> None:
         """Close the connections, also under a call of another thread."""
         self._closed.set()
         for wire in list(self._wires.values()):
             wire.close()
 
-    def _one(self, key: str, args: Sequence[Argument]) -> Reply:
-        trip = _Trip(self, key)
+    def _one(self, key: str, args: Sequence[Argument], pinned: Endpoint | None = None) -> Reply:
+        trip = _Trip(self, key, pinned)
         with self._turn:
             (answer,) = trip.deliver([args])
         if isinstance(answer, ServerSaid):
@@ -199,9 +208,10 @@ class SyncClient:
 class _Trip:
     """One call under way, as `Errand` is for the asynchronous client."""
 
-    def __init__(self, client: SyncClient, key: str) -> None:
+    def __init__(self, client: SyncClient, key: str, pinned: Endpoint | None = None) -> None:
         self._client = client
         self._key = key
+        self._pinned = pinned
         self._settings = client.settings
         self._deadline: float | None = None
         self._pause = 0.02
@@ -243,7 +253,7 @@ class _Trip:
         wire: SyncWire | None = None
         asked, self._asked = self._asked, None
         try:
-            self._endpoint = asked or self._client.find(self._key)
+            self._endpoint = asked or self._pinned or self._client.find(self._key)
             wire = self._client.wire(self._endpoint)
             self._sent = True
             if asked is None:

@@ -2,11 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+from toril.spark.lazy import lend
+
 if TYPE_CHECKING:
     from toril.spark.batch import BatchResult, SparkBatch, spark_batch
     from toril.spark.fleet import SparkWorkerFleet
     from toril.spark.fleet_count import FleetProgress, FleetResult, TaskCount
     from toril.spark.fleet_handle import FleetHandle
+    from toril.spark.register import register
     from toril.spark.session import open_session
 
 _HOMES = {
@@ -18,6 +21,7 @@ _HOMES = {
     "SparkWorkerFleet": "fleet",
     "TaskCount": "fleet_count",
     "open_session": "session",
+    "register": "register",
     "spark_batch": "batch",
 }
 
@@ -30,14 +34,8 @@ __all__ = [
     "SparkWorkerFleet",
     "TaskCount",
     "open_session",
+    "register",
     "spark_batch",
 ]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{home}"), name)
+__getattr__ = lend(__name__, _HOMES)

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from toril.errors import InvalidOption
 from toril.resp.url import parse_url
+from toril.spark.embedded import is_embedded, open_embedded
 from toril.spark.options import Options
 from toril.storage import open_bulk
 from toril.storage.columns import Bulk
@@ -87,7 +88,8 @@ class Target:
 
     def open(self) -> Bulk:
         """Open the storage's blocking side; the caller closes it."""
-        return open_bulk(self.resolve())
+        url = self.resolve()
+        return open_embedded(url) if is_embedded(url) else open_bulk(url)
 
 
 def _has_secret(url: str) -> bool:

@@ -65,6 +65,19 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventPage:
+    """Events, the place after them, and how many numbers lie between it and the place before.
+
+    Where `seen` is 0 there is nothing more. On the BullMQ wire a number may have no event that
+    toril knows, or two.
+    """
+
+    columns: EventColumns
+    reached: Cursor
+    seen: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """How many of the jobs written were new, and how many were there already."""
 
@@ -75,8 +88,29 @@ class Written:
 class Bulk(Protocol):
     """Columns in and out, blocking, for programs without an event loop; one thread at a time."""
 
+    def queues(self) -> Sequence[str]:
+        """Name the queues that hold anything."""
+        ...
+
     def span(self, queue: str) -> Span:
         """Tell which events there are."""
+        ...
+
+    def number(self, cursor: Cursor) -> int:
+        """The running number of the last event before a place that this storage gave."""
+        ...
+
+    def advance(self, queue: str, after: Cursor, count: int) -> Cursor:
+        """Find the place `count` numbers further, or the last one there is.
+
+        Raises `EventsTrimmed` where events after the first place are gone.
+        """
+        ...
+
+    def read_page(
+        self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
+    ) -> EventPage:
+        """Read about `limit` events and the place to go on from."""
         ...
 
     def read_events(

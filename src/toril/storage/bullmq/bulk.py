@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from toril.errors import InvalidOption
-from toril.event import Cursor, Event, EventKind
+from toril.event import Cursor
 from toril.ids import check_name
 from toril.job import DEFAULT_TERMS, JobSpec, State, Terms
 from toril.resp.client import Settings
@@ -15,22 +15,24 @@ from toril.resp.replies import Argument
 from toril.resp.sync import SyncClient
 from toril.resp.url import Address, parse_url
 from toril.storage.bullmq import codec
-from toril.storage.bullmq.keys import Keys, check_tagging, check_twins, keys_of, twins_of
-from toril.storage.bullmq.link import CHUNK, check_reply
-from toril.storage.bullmq.observe import (
-    before,
-    check_trimmed,
-    cursor_of,
-    number_of,
-    read_entry,
-    stream_id,
-    whole,
+from toril.storage.bullmq.keys import (
+    PREFIX,
+    Keys,
+    check_tagging,
+    check_twins,
+    keys_of,
+    queue_of,
+    twins_of,
 )
+from toril.storage.bullmq.link import CHUNK, check_reply
+from toril.storage.bullmq.observe import cursor_of, number_of, whole
 from toril.storage.bullmq.official import own, scripts
 from toril.storage.bullmq.produce import add_command, read_found
 from toril.storage.bullmq.scripts import USED
+from toril.storage.bullmq.stream import LATEST, PAGE, Stream, to_columns
 from toril.storage.columns import (
     EventColumns,
+    EventPage,
     JobColumns,
     Span,
     Written,
@@ -40,12 +42,10 @@ from toril.storage.columns import (
     spread,
 )
 
-_PAGE: Final = 1000
+_SEEN_AT_ONCE: Final = 1000
 _ADDED_AT_ONCE: Final = 250
 _FIRST_TIME: Final = 1_000_000_000_000
 """Stream ids are times in ms, all later than this; a smaller number is that of an event."""
-
-_LATEST: Final = 1 << 62
 
 
 class BullmqBulk:
@@ -73,27 +73,62 @@ class BullmqBulk:
         """Let the connection go."""
         self._client.close()
 
+    def queues(self) -> list[str]:
+        """Name the queues that hold anything; BullMQ keeps no list, so all keys are looked at."""
+        names: set[str] = set()
+        pattern = f"{self.address.prefix or PREFIX}:*:meta"
+        for node in self._client.pick_nodes():
+            cursor = b"0"
+            while True:
+                args = ("SCAN", cursor, "MATCH", pattern, "COUNT", _SEEN_AT_ONCE, "TYPE", "hash")
+                cursor, keys = cast("list[Any]", self._client.call_at(node, *args))
+                names |= {queue_of(self.address, key.decode()) or "" for key in keys}
+                if cursor == b"0":
+                    break
+        return sorted(names - {""})
+
     def span(self, queue: str) -> Span:
         """Tell which events there are."""
-        _, added, length, newest, first, _ = self._run("events", queue, "", "", 0)
-        last = cursor_of(newest, added)
-        return Span(first=before(first, added - length) if length else last, last=last)
+        return self._stream(queue).span()
+
+    def number(self, cursor: Cursor) -> int:
+        """The running number of the last entry before a place."""
+        return _number_of(cursor)
+
+    def advance(self, queue: str, after: Cursor, count: int) -> Cursor:
+        """Find the place `count` entries further, by walking over them."""
+        return self._stream(queue).walk(whole(self._locate(queue, after)), count)
 
     def read_events(
         self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
     ) -> EventColumns:
         """Read up to `limit` events, or one more to have both of a number."""
+        page = self.read_page(queue, after, until, limit)
+        while page.seen and not page.columns["number"]:  # nothing but events of somebody's own
+            page = self.read_page(queue, page.reached, until, limit)
+        return page.columns
+
+    def read_page(
+        self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
+    ) -> EventPage:
+        """Read up to `limit` events, or one more to have both of a number."""
         start = self._locate(queue, after)
+        place = whole(start)
         stop = None if until is None else _number_of(until)
-        columns = no_events()
-        events = iter(self._events(queue, start, stop))
-        found = list(islice(events, limit))
-        if found and found[-1].kind is EventKind.RETRYING:
-            found += islice(events, 1)
-        for event in found:
-            _append(cast("dict[str, list[object]]", columns), event)
-            self._last[queue] = event.cursor
-        return columns
+        bound = None if until is None or stop is None else _bound(until, stop)
+        count = min(limit, PAGE) if stop is None else min(limit, PAGE, stop - place.part)
+        if count <= 0:
+            return EventPage(columns=no_events(), reached=place, seen=0)
+        found = self._stream(queue).read(place, bound, count)
+        if start != place:  # inside the first entry, whose retry is told already
+            found = replace(found, retried=set(found.retried) - {0})
+        found = found.cut(limit)
+        reached = place
+        if found.entries:
+            reached = cursor_of(found.entries[-1][0], place.part + len(found.entries))
+        self._last[queue] = reached
+        columns = to_columns(found, place.part + 1)
+        return EventPage(columns=columns, reached=reached, seen=reached.part - place.part)
 
     def _locate(self, queue: str, cursor: Cursor) -> Cursor:
         """Find the whole cursor of one that is a number only."""
@@ -107,32 +142,10 @@ class BullmqBulk:
         if number <= span.first.part:
             return Cursor(0, 0, number)
         start = known if known is not None and span.first.part < known.part < number else span.first
-        return self._walk(queue, start, number)
+        return self._stream(queue).walk(start, number - start.part)
 
-    def _walk(self, queue: str, start: Cursor, number: int) -> Cursor:
-        while start.part < number:
-            room = min(_PAGE, number - start.part)
-            entries = self._run("events", queue, f"({stream_id(start)}", "+", room)[0]
-            if not entries:
-                break
-            start = cursor_of(entries[-1][0], start.part + len(entries))
-        return start
-
-    def _events(self, queue: str, after: Cursor, stop: int | None) -> Iterable[Event]:
-        until = None if stop is None else Cursor(_LATEST, 0, stop)
-        start, after = after, whole(after)
-        while stop is None or after.part < stop:
-            entries, added, length, newest, first, retried = self._run(
-                "events", queue, f"({stream_id(after)}", "+", _PAGE
-            )
-            check_trimmed(queue, after, until, added - length, added, first, newest)
-            for entry, flag in zip(entries, retried, strict=True):
-                told, after = read_entry(after, entry, flag)
-                if stop is not None and after.part > stop:
-                    return
-                yield from (event for event in told if event.cursor > start)
-            if len(entries) < _PAGE:
-                return
+    def _stream(self, queue: str) -> Stream:
+        return Stream(self._client, keys_of(self.address, queue), queue)
 
     def read_jobs(self, queue: str, state: State, start: int, stop: int) -> JobColumns:
         """Read jobs of one state."""
@@ -203,10 +216,7 @@ def _number_of(cursor: Cursor) -> int:
     return number_of(cursor) if cursor.major >= _FIRST_TIME else cursor.major
 
 
-def _append(columns: dict[str, list[object]], event: Event) -> None:
-    for name, column in columns.items():
-        if name == "number":
-            column.append(number_of(event.cursor))
-        else:
-            value = getattr(event, name)
-            column.append(value.value if name == "kind" else value)
+def _bound(until: Cursor, number: int) -> Cursor:
+    """Where to stop: at an entry if the cursor names one, else at a number alone."""
+    named = until.part and until == whole(until)
+    return until if named else Cursor(LATEST, 0, number)

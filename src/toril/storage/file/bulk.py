@@ -13,6 +13,7 @@ from toril.ids import check_name
 from toril.job import DEFAULT_TERMS, JobRecord, JobSpec, State, Terms
 from toril.storage.columns import (
     EventColumns,
+    EventPage,
     JobColumns,
     Span,
     Written,
@@ -35,6 +36,7 @@ from toril.storage.file.trouble import translate
 T = TypeVar("T")
 
 _CHUNK: Final = 500
+_PLAIN: Final = ("kind", "job_id", "job_name", "attempt", "worker_id")
 _FREE: Final = (
     "prev",
     "reason",
@@ -91,6 +93,21 @@ class FileBulk:
         except sqlite3.Error as error:
             raise translate(error, self.address.url) from error
 
+    def queues(self) -> list[str]:
+        """Name the queues that hold anything."""
+        try:
+            return observe.queues(self._db)
+        except sqlite3.Error as error:
+            raise translate(error, self.address.url) from error
+
+    def number(self, cursor: Cursor) -> int:
+        """The running number of the last event before a place."""
+        return cursor.major
+
+    def advance(self, queue: str, after: Cursor, count: int) -> Cursor:
+        """Find the place `count` events further: numbers have no holes here."""
+        return Cursor(min(after.major + count, self.span(queue).last.major))
+
     def span(self, queue: str) -> Span:
         """Tell which events there are."""
         nothing = Span(first=Cursor.START, last=Cursor.START)
@@ -117,6 +134,15 @@ class FileBulk:
 
         self._look(queue, read, None)
         return columns
+
+    def read_page(
+        self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
+    ) -> EventPage:
+        """Read up to `limit` events and the place to go on from."""
+        columns = self.read_events(queue, after, until, limit)
+        numbers = columns["number"]
+        reached = Cursor(numbers[-1]) if numbers else after
+        return EventPage(columns=columns, reached=reached, seen=len(numbers))
 
     def read_jobs(self, queue: str, state: State, start: int, stop: int) -> JobColumns:
         """Read jobs of one state."""
@@ -170,16 +196,18 @@ def _append_events(
     """Append the events of one row that lie after one number and up to another."""
     first = last - len(packed) + 1
     low, high = max(0, after + 1 - first), min(len(packed), end + 1 - first)
+    if low >= high:
+        return
     rows = cast("dict[str, list[Any]]", columns)
-    for number, event in enumerate(packed[low:high], first + low):
-        kind, job_id, job_name, attempt, worker_id, extras = event
-        rows["number"].append(number)
-        rows["kind"].append(kind)
-        rows["time_ms"].append(time_ms)
-        rows["job_id"].append(job_id)
-        rows["job_name"].append(job_name)
-        rows["attempt"].append(attempt)
-        rows["worker_id"].append(worker_id)
-        more = extras or {}
-        for name in _FREE:
-            rows[name].append(more.get(name))
+    at = len(rows["number"])
+    *plain, extras = zip(*packed[low:high], strict=True)
+    rows["number"] += range(first + low, first + high)
+    rows["time_ms"] += [time_ms] * (high - low)
+    for name, values in zip(_PLAIN, plain, strict=True):
+        rows[name] += values
+    for name in _FREE:
+        rows[name] += [None] * (high - low)
+    for row, more in enumerate(extras, at):
+        if more:
+            for name, value in more.items():
+                rows[name][row] = value

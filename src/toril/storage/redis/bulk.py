@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
-from toril.event import Cursor, EventKind
+from toril.event import Cursor
 from toril.ids import check_name
 from toril.job import DEFAULT_TERMS, JobSpec, State, Terms
 from toril.resp.client import Settings
@@ -17,6 +17,7 @@ from toril.resp.sync import SyncClient
 from toril.resp.url import Address, parse_url
 from toril.storage.columns import (
     EventColumns,
+    EventPage,
     JobColumns,
     Span,
     Written,
@@ -38,6 +39,7 @@ from toril.storage.redis.layout import (
 )
 from toril.storage.redis.scripts import script
 
+_FIELDS: Final = {kind.value: fields for kind, fields in codec.FREE_FIELDS.items()}
 _FREE: Final = (
     "reason",
     "delay_ms",
@@ -65,6 +67,21 @@ class RedisBulk:
         """Let the connection go."""
         self._client.close()
 
+    def queues(self) -> list[str]:
+        """Name the queues that hold anything."""
+        names = f"{self.address.prefix or PREFIX}:queues"
+        found = cast("list[bytes]", self._client.call(names, "SMEMBERS", names))
+        return sorted(name.decode() for name in found)
+
+    def number(self, cursor: Cursor) -> int:
+        """The running number of the last event before a place."""
+        return cursor.major
+
+    def advance(self, queue: str, after: Cursor, count: int) -> Cursor:
+        """Find the place `count` events further: numbers have no holes here."""
+        last = self._last(base_of(self.address.prefix, queue))
+        return Cursor(min(after.major + count, last))
+
     def span(self, queue: str) -> Span:
         """Tell which events there are."""
         base = base_of(self.address.prefix, queue)
@@ -87,23 +104,43 @@ class RedisBulk:
     ) -> EventColumns:
         """Read up to `limit` events."""
         base = base_of(self.address.prefix, queue)
-        # First how far they go: one that is added in between must not count as trimmed.
-        last = self._last(base)
+        key, start = base + "events", f"({after.major}"
+        # An entry's number is that of its last event, and one may hold hundreds: what is asked
+        # for by number is no more than what is wanted. It may lie in the middle of one, then
+        # that one is taken. How far they go comes first: one that is added in between must not
+        # count as trimmed.
+        replies = self._client.pipeline(
+            base,
+            [
+                ("HGET", base + "meta", "e"),
+                ("XRANGE", key, start, after.major + limit, "COUNT", limit),
+                ("XRANGE", key, start, "+", "COUNT", 1),
+            ],
+        )
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        found, some, one = cast("list[Any]", replies)
+        last = int(found or 0)
         stop = last if until is None else min(until.major, last)
         columns = no_events()
         if after.major >= stop:
             return columns
-        entries = cast(
-            "list[list[Any]]",
-            self._client.call(
-                base, "XRANGE", base + "events", f"({after.major}", "+", "COUNT", limit
-            ),
-        )
+        entries = some or one
         for raw_id, (_, blob) in entries:
             _append_entry(columns, raw_id, blob, after.major, min(stop, after.major + limit))
         first = _first(entries) if entries else last + 1
         check_trimmed(queue, after.major, first, stop)
         return columns
+
+    def read_page(
+        self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
+    ) -> EventPage:
+        """Read up to `limit` events and the place to go on from."""
+        columns = self.read_events(queue, after, until, limit)
+        numbers = columns["number"]
+        reached = Cursor(numbers[-1]) if numbers else after
+        return EventPage(columns=columns, reached=reached, seen=len(numbers))
 
     def read_jobs(self, queue: str, state: State, start: int, stop: int) -> JobColumns:
         """Read jobs of one state."""
@@ -203,10 +240,14 @@ def _append_free(
     at = len(rows[_FREE[0]])
     for name in _FREE:
         rows[name] += [None] * len(kinds)
-    for row, (kind, x, y) in enumerate(zip(kinds, xs, ys, strict=True), at):
-        for field, value in zip(codec.FREE_FIELDS.get(EventKind(kind), ()), (x, y), strict=False):
-            if field and value is not False:
-                rows[field][row] = value
+    for row, kind in enumerate(kinds, at):
+        if kind in _FIELDS:
+            x_name, y_name = _FIELDS[kind]
+            x, y = xs[row - at], ys[row - at]
+            if x_name and x is not False:
+                rows[x_name][row] = x
+            if y_name and y is not False:
+                rows[y_name][row] = y
 
 
 def _or_none(values: Iterable[Any]) -> list[Any]:

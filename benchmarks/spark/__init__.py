@@ -1,0 +1,1 @@
+"""What the Spark side costs, beside the same work without Spark."""
