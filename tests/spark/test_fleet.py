@@ -239,6 +239,19 @@ def test_a_handler_may_be_named_and_what_it_did_is_logged(
     assert f"fleet on '{queue}': 3 completed, 0 failed, 0 retried" in caplog.text
 
 
+def test_executors_find_the_embedded_server_of_the_drivers_directory(
+    spark: SparkSession, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(job: JobContext[Any]) -> int:
+        return 42
+
+    monkeypatch.chdir(tmp_path)
+    with filled(queue, "embedded:here", 3) as held:
+        fleet = SparkWorkerFleet(spark, queue, answer, stop_when="drained", url="embedded:here")
+        assert fleet.start().result(timeout=60).completed == 3
+        assert len(by_number(held)) == 3
+
+
 def test_a_storage_that_cannot_be_reached_is_told_at_once(spark: SparkSession, queue: str) -> None:
     fleet = SparkWorkerFleet(spark, queue, "json:dumps", tasks=1, url="redis://127.0.0.1:1")
     with pytest.raises(StorageUnavailable, match=r"127\.0\.0\.1:1"):
