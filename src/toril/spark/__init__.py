@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from toril.spark.lazy import lend
 
 if TYPE_CHECKING:
+    from toril.spark.batch import BatchResult, SparkBatch, spark_batch
     from toril.spark.fleet import SparkWorkerFleet
     from toril.spark.fleet_count import FleetProgress, FleetResult, TaskCount
     from toril.spark.fleet_handle import FleetHandle
@@ -13,24 +14,30 @@ if TYPE_CHECKING:
     from toril.spark.session import open_session
 
 _HOMES = {
+    "BatchResult": "batch",
     "FleetHandle": "fleet_handle",
     "FleetProgress": "fleet_count",
     "FleetResult": "fleet_count",
+    "SparkBatch": "batch",
     "SparkWorkerFleet": "fleet",
     "TaskCount": "fleet_count",
     "open_session": "session",
     "register": "register",
+    "spark_batch": "batch",
     "write_report": "report.page",
 }
 
 __all__ = [
+    "BatchResult",
     "FleetHandle",
     "FleetProgress",
     "FleetResult",
+    "SparkBatch",
     "SparkWorkerFleet",
     "TaskCount",
     "open_session",
     "register",
+    "spark_batch",
     "write_report",
 ]
 
