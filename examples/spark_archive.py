@@ -1,10 +1,20 @@
 """Move finished jobs to Parquet with Spark, and out of the store once they are safe there."""
 
-from toril import MissingExtra, SyncQueue
+import asyncio
+
+from toril import MissingExtra, Queue, SyncQueue
 from toril.spark import open_session
 from toril.spark.flows import archive, read_archive
 
 URL = "file:flow-jobs"  # on one machine; use a server, as redis://host:6379, on a cluster
+
+
+async def work() -> None:
+    queue = Queue[int, int]("squares", URL)
+    queue.execute(lambda job: job.data**2)
+    async with queue:
+        for number in range(20):
+            await queue.enqueue_and_wait(f"square-{number}", number)
 
 
 def main() -> None:
@@ -14,14 +24,10 @@ def main() -> None:
         print(missing)
         return
 
-    with SyncQueue[int, int]("squares", URL) as queue:
-        queue.execute(lambda job: job.data**2)
-        queue.start()
-        for number in range(20):
-            queue.enqueue_and_wait(f"square-{number}", number)
-
-        run = archive(spark, "squares", "archive", url=URL)
-        print(f"archived: {run.archived}, deleted: {run.purged}, changed: {run.changed}")
+    asyncio.run(work())
+    run = archive(spark, "squares", "archive", url=URL)
+    print(f"archived: {run.archived}, deleted: {run.purged}, changed: {run.changed}")
+    with SyncQueue("squares", URL) as queue:
         print("left in the store:", queue.get_job_counts().total)
 
     jobs = read_archive(spark, "archive")

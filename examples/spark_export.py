@@ -1,10 +1,25 @@
 """Write the results of completed jobs as a table with Spark."""
 
-from toril import JobContext, MissingExtra, SyncQueue
+import asyncio
+
+from toril import JobContext, MissingExtra, Queue
 from toril.spark import open_session
 from toril.spark.flows import export
 
 URL = "file:flow-jobs"  # on one machine; use a server, as redis://host:6379, on a cluster
+
+
+async def weigh(job: JobContext[str]) -> object:
+    words = job.data.split()
+    return {"words": len(words), "longest": max(words, key=len)} if words else "nothing"
+
+
+async def work() -> None:
+    queue = Queue[str, object]("texts", URL)
+    queue.execute(weigh)
+    async with queue:
+        for name, text in (("a", "to be or not"), ("b", "hello world"), ("c", "")):
+            await queue.enqueue_and_wait(name, text)
 
 
 def main() -> None:
@@ -14,16 +29,7 @@ def main() -> None:
         print(missing)
         return
 
-    def weigh(job: JobContext[str]) -> object:
-        words = job.data.split()
-        return {"words": len(words), "longest": max(words, key=len)} if words else "nothing"
-
-    with SyncQueue[str, object]("texts", URL) as queue:
-        queue.execute(weigh)
-        queue.start()
-        for name, text in (("a", "to be or not"), ("b", "hello world"), ("c", "")):
-            queue.enqueue_and_wait(name, text)
-
+    asyncio.run(work())
     schema = "words int, longest string"
     run = export(spark, "texts", "texts.parquet", schema=schema, overwrite=True, url=URL)
     print(f"rows: {run.rows}, not fitting the schema: {run.unparsed}")

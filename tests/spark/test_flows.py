@@ -51,7 +51,7 @@ def test_jobs_that_changed_meanwhile_are_told_and_left_alone(
     def late(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:
         retry(url, queue, ["b", "c"])
         finish(url, queue, {"b": b"1"}, {"c": "no"})
-        return again(rows, size)
+        yield from again(rows, size)
 
     monkeypatch.setattr(replaying, "batches", late)
     run = replay(spark, queue, "true", url=url)
