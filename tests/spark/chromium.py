@@ -7,10 +7,11 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -20,6 +21,14 @@ FLAGS: Final = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe"),
 )
+LAUNCH: Final = """
+import os, sys
+theirs = [os.dup(int(one)) for one in sys.argv[1:3]]
+for descriptor, one in enumerate(theirs, 3):  # the browser reads at 3 and writes at 4
+    os.dup2(one, descriptor)
+    os.set_inheritable(descriptor, True)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 PATIENCE_S: Final = 60.0
 
 
@@ -46,9 +55,8 @@ class Chromium:
         self._out = os.fdopen(ours_out, "wb")
         self._in = os.fdopen(ours_in, "rb")
         self._process = subprocess.Popen(
-            # The browser wants to read at descriptor 3 and to write at 4.
             [
-                *("sh", "-c", f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}', program),
+                *(sys.executable, "-c", LAUNCH, str(theirs_in), str(theirs_out), program),
                 *(*FLAGS, f"--user-data-dir={self._profile.name}"),
             ],
             pass_fds=(theirs_in, theirs_out),
@@ -63,12 +71,19 @@ class Chromium:
         self._events: list[dict[str, Any]] = []
 
     def __enter__(self) -> Self:
+        try:
+            self._attach()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _attach(self) -> None:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         found = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = found["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
@@ -77,7 +92,8 @@ class Chromium:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(10)
-        self._out.close()
+        with suppress(BrokenPipeError):  # what it did not read is of no use now
+            self._out.close()
         self._in.close()
         self._profile.cleanup()
 
@@ -104,7 +120,10 @@ class Chromium:
         """Set the width of the window and the colours its user likes."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
-            **{"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600},
+            width=width,
+            height=800,
+            deviceScaleFactor=1,
+            mobile=width < 600,
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -113,7 +132,9 @@ class Chromium:
         """Load a file; tell what it asked for and what it complained about."""
         self._events.clear()
         self.call("Page.navigate", url=page.resolve().as_uri())
-        self.run("new Promise(r => document.readyState === 'complete' ? r(0) : onload = () => r(0))")
+        self.run(
+            "new Promise(r => document.readyState === 'complete' ? r(0) : onload = () => r(0))"
+        )
         self.run("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(0))))")
         return self._seen()
 

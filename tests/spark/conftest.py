@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.servers import Server, valkey_binary
+from tests.spark.chromium import Chromium, chromium
 from toril.errors import MissingExtra
 from toril.spark.session import check_installed, open_session
 
@@ -52,3 +53,16 @@ def server() -> Iterator[Server]:
 def queue(request: pytest.FixtureRequest) -> str:
     """A queue name of this test's own."""
     return "".join(one if one.isalnum() else "-" for one in request.node.name)[:100]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Chromium]:
+    """One browser for all who look at pages."""
+    program = chromium()
+    if program is None:
+        reason = "the report is not looked at: no 'chromium' on the PATH"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with Chromium(program) as running:
+        yield running

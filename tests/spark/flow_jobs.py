@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from toril.ids import token
 from toril.job import JobRecord, JobSpec, State
-from toril.outcome import Completed, Failed, Failure
+from toril.outcome import Completed, Failed, Failure, Lease, Outcome
 from toril.storage import open_storage
 from toril.storage.protocol import Claim, Counts, Storage
 
@@ -38,30 +38,42 @@ def finish(
 ) -> None:
     """Let jobs complete with their results, and others fail for their reasons."""
     done, failed = done or {}, failed or {}
+    ids = [*done, *failed]
+    specs = [JobSpec(id=one, payload=payload, origin=one) for one in ids]
+    on(url, lambda storage: storage.enqueue(queue, specs))
+    take_all(url, queue, done.get, failed)
+
+
+def take_all(
+    url: str,
+    queue: str,
+    result: Callable[[str], bytes | None],
+    reasons: Mapping[str, str] | None = None,
+) -> None:
+    """Work all jobs: each has a result, or else fails."""
+    told = reasons or {}
+
+    def end(lease: Lease) -> Outcome:
+        found = result(lease.job_id)
+        if found is not None:
+            return Completed(lease=lease, result=found)
+        failure = Failure(kind="Error", reason=told.get(lease.job_id, "no"))
+        return Failed(lease=lease, failure=failure, exhausted=False)
 
     async def run(storage: Storage) -> None:
-        ids = [*done, *failed]
-        await storage.enqueue(queue, [JobSpec(id=one, payload=payload, origin=one) for one in ids])
         while True:
             claim = Claim(token=token(), worker_id="w", count=500, lease_ms=60_000)
             jobs = (await storage.claim(queue, claim)).jobs
             if not jobs:
                 return
-            await storage.settle(
-                queue,
-                [
-                    Completed(lease=job.lease, result=done[job.spec.id])
-                    if job.spec.id in done
-                    else Failed(
-                        lease=job.lease,
-                        failure=Failure(kind="Error", reason=failed[job.spec.id]),
-                        exhausted=False,
-                    )
-                    for job in jobs
-                ],
-            )
+            await storage.settle(queue, [end(job.lease) for job in jobs])
 
     on(url, run)
+
+
+def known(url: str, queue: str, ids: Sequence[str]) -> list[JobRecord]:
+    """Read jobs that are there."""
+    return [one for one in records(url, queue, ids) if one is not None]
 
 
 def counts(url: str, queue: str) -> Counts:
@@ -72,6 +84,11 @@ def counts(url: str, queue: str) -> Counts:
 def records(url: str, queue: str, ids: Sequence[str]) -> Sequence[JobRecord | None]:
     """Read jobs."""
     return on(url, lambda storage: storage.get(queue, ids))
+
+
+def peek(url: str, queue: str, count: int) -> Sequence[JobRecord]:
+    """Read some completed jobs."""
+    return on(url, lambda storage: storage.peek(queue, State.COMPLETED, 0, count))
 
 
 def states(url: str, queue: str, ids: Sequence[str]) -> list[State | None]:

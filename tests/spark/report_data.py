@@ -164,9 +164,7 @@ def _slowest(name: str, rows: list[Minute]) -> list[SlowJob]:
 def _kept(row: Minute) -> SlaMinute:
     ended = row.completed + row.failed
     late = ended // 4 if (row.wait_p95_ms or 0) > 5000 else 0
-    return SlaMinute(
-        queue=row.queue, minute_ms=row.minute_ms, within=ended - late, breached=late
-    )
+    return SlaMinute(queue=row.queue, minute_ms=row.minute_ms, within=ended - late, breached=late)
 
 
 def _hours(name: str, rows: list[Minute]) -> list[Hour]:

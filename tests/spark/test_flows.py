@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +13,7 @@ from tests.servers import Server
 from tests.spark.flow_jobs import counts, finish, retry, states
 from toril.errors import InvalidOption
 from toril.job import State
-from toril.spark.flows import replay as replaying
 from toril.spark.flows.export import export
-from toril.spark.flows.place import Place
 from toril.spark.flows.replay import replay
 
 if TYPE_CHECKING:
@@ -45,13 +45,15 @@ def test_jobs_that_changed_meanwhile_are_told_and_left_alone(
 ) -> None:
     finish(url, queue, {}, {"a": "no", "b": "no", "c": "no"})
 
-    class Late(Place):
-        def open(self) -> Any:
-            retry(url, queue, ["b", "c"])
-            finish(url, queue, {"b": b"1"}, {"c": "no"})
-            return super().open()
+    replaying = sys.modules["toril.spark.flows.replay"]
+    again = replaying.batches
 
-    monkeypatch.setattr(replaying, "Place", Late)
+    def late(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:
+        retry(url, queue, ["b", "c"])
+        finish(url, queue, {"b": b"1"}, {"c": "no"})
+        yield from again(rows, size)
+
+    monkeypatch.setattr(replaying, "batches", late)
     run = replay(spark, queue, "true", url=url)
     assert (run.matched, run.retried, run.changed) == (3, 1, 2)
     assert run.changed_to == {"completed": 1, "failed": 1}

@@ -12,7 +12,7 @@ import pytest
 
 from tests.servers import Server
 from toril.job import State
-from toril.spark.jobs_source import JobsSource
+from toril.spark import register
 from toril.storage import open_bulk
 from toril.storage.columns import Bulk
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module", autouse=True)
 def registered(spark: SparkSession) -> None:
     """The source under its name."""
-    spark.dataSource.register(JobsSource)
+    register(spark)
 
 
 @pytest.fixture(params=["redis", "bullmq", "file"])

@@ -16,6 +16,7 @@ LAYERS: list[tuple[str, set[str]]] = [
     ("resp.", VALUES | {"resp"}),
     ("storage.__init__", VALUES | {"storage"}),
     ("storage.protocol", VALUES),
+    ("storage.columns_walk", VALUES | {"storage.columns"}),
     ("storage.columns", VALUES),
     ("storage.memory", VALUES | {"storage.protocol", "storage.memory"}),
     ("storage.redis", VALUES | {"storage.protocol", "storage.columns", "storage.redis", "resp"}),

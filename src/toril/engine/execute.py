@@ -152,23 +152,11 @@ class Executor(Generic[In, Out]):
         try:
             if run.cause is not None:
                 raise asyncio.CancelledError
-            outcome = self._refuse(run.claimed) or await self._complete(run)
+            outcome = refusal(run.claimed) or await self._complete(run)
         except BaseException as error:
             outcome = self._judge(run, error)
         run.seconds = self._clock.monotonic() - run.started
         self._finish(run, outcome)
-
-    def _refuse(self, claimed: Claimed) -> Outcome | None:
-        """Fail a job that must not run."""
-        terms = claimed.spec.terms
-        if claimed.doom is not None:
-            return Failed(lease=claimed.lease, failure=claimed.doom)
-        late = terms.expires_ms is not None and claimed.age_ms > terms.expires_ms
-        if late and claimed.started == 1:
-            reason = f"not started within expires_in={(terms.expires_ms or 0) / 1000:g} s"
-            failure = Failure(kind="JobExpired", reason=reason)
-            return Failed(lease=claimed.lease, failure=failure)
-        return None
 
     async def _complete(self, run: Run[In]) -> Outcome:
         claimed = run.claimed
@@ -258,6 +246,19 @@ class Executor(Generic[In, Out]):
     def refused(self, run: Run[In], reason: str) -> Outcome:
         """Turn a completion the storage refused into a failed attempt."""
         return self._judge(run, PermanentError(f"storage refused the result: {reason}"))
+
+
+def refusal(claimed: Claimed) -> Outcome | None:
+    """Fail a job that must not run."""
+    terms = claimed.spec.terms
+    if claimed.doom is not None:
+        return Failed(lease=claimed.lease, failure=claimed.doom)
+    late = terms.expires_ms is not None and claimed.age_ms > terms.expires_ms
+    if late and claimed.started == 1:
+        reason = f"not started within expires_in={(terms.expires_ms or 0) / 1000:g} s"
+        failure = Failure(kind="JobExpired", reason=reason)
+        return Failed(lease=claimed.lease, failure=failure)
+    return None
 
 
 def _failure(error: BaseException) -> Failure:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, cast
 
 from toril.errors import InvalidOption, TorilWarning, UnsupportedFeature
 from toril.ids import check_name, ulid
 from toril.options import whole
 from toril.queue import Queue
+from toril.resp.url import parse_url
 from toril.retry import Backoff, Classify, Seconds, Strategy, to_seconds
 from toril.serde import Serde
 from toril.spark.cargo import Cargo, Handlers
+from toril.spark.embedded import is_embedded
 from toril.spark.fleet_count import FleetProgress
 from toril.spark.fleet_handle import FleetHandle, StopWhen
 from toril.spark.fleet_task import FleetTask
 from toril.spark.options import Options
 from toril.spark.target import TARGET_OPTIONS, Target
+from toril.storage.protocol import Storage
 from toril.text import suggest
 from toril.worker import Worker
 from toril.worker_options import Limiter, OnLeaseLost, WorkerOptions, WorkerOverrides
@@ -117,8 +121,8 @@ class SparkWorkerFleet:
         )
         # Refuses here what it would refuse on each executor.
         worker = Worker(queue, self._cargo.handlers(), **self._cargo.options)
-        run = ulid()
-        task = FleetTask(run=run, queue=self.queue, target=self.target, cargo=self._cargo.pack())
+        target = _for_executors(self.target, queue.storage)
+        task = FleetTask(run=ulid(), queue=self.queue, target=target, cargo=self._cargo.pack())
         handle = FleetHandle(
             context=self._context,
             queue=queue,
@@ -139,6 +143,21 @@ def target_of(
     given = dict(zip(TARGET_OPTIONS, (url, url_env, password_file), strict=True))
     options = {name: value for name, value in given.items() if value is not None}
     return Target.of(Options.read(source, options, TARGET_OPTIONS))
+
+
+def _for_executors(target: Target, storage: Storage) -> Target:
+    """Name a storage of this machine by its whole path: executors have other directories."""
+    url = target.resolve()
+    if url.startswith("file:"):
+        return replace(target, url=storage.url)
+    if is_embedded(url):
+        from toril.resp.embedded import EmbeddedServer
+
+        layout = "bullmq+" if url.startswith("bullmq+") else ""
+        server = EmbeddedServer(parse_url(url).path or None)
+        query = url.partition("?")[2]
+        return replace(target, url=f"{layout}unix://{server.socket}{query and '?'}{query}")
+    return target
 
 
 def classic_context(source: str, spark: SparkSession) -> SparkContext:

@@ -34,7 +34,12 @@ _LOG_EVERY_S: Final = 5.0
 _LAST_S: Final = 15.0
 """How long after the grace of a stop the tasks may take to end by themselves."""
 
-_RAISED: Final = re.compile(r"^\s*((?:[\w.]+\.)?\w*(?:Error|Exception|crashed)\b.*)$", re.M)
+_REASONS: Final = (
+    re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception): .+)$", re.M),  # raised in Python
+    re.compile(r"^Caused by: [\w.$]+: (.+?)(?:\. Consider.*)?$", re.M),
+    re.compile(r"^: [\w.$]+: (.+)$", re.M),
+)
+"""Where Spark's wall of text holds the reason, the best place first."""
 
 
 class FleetHandle:
@@ -248,6 +253,7 @@ class FleetHandle:
         """Read the records a last time and remove them; they are no part of the result."""
         with suppress(StorageError):
             progress = await self._look()
+            self._logged = -_LOG_EVERY_S
             self._report(progress)
             await self._board.clear(self._tasks)
             return [one for one in progress.attempts if not one.ended]
@@ -273,8 +279,9 @@ def _complain(given: Future[None]) -> None:
 def _plain(queue: str, error: BaseException) -> TorilError:
     """Make one line of Spark's wall of text; the wall goes to the log."""
     _LOG.debug("fleet on '%s' failed", queue, exc_info=error)
-    lines = _RAISED.findall(str(error))
-    reason = printable(lines[-1] if lines else error, 300)
+    wall = str(error)
+    found = next((lines for one in _REASONS if (lines := one.findall(wall))), [wall])
+    reason = printable(found[-1], 300)
     return TorilError(
         f"fleet on '{queue}': Spark gave up: {reason}. Unfinished jobs come back when their leases"
         " lapse; set the logger 'toril.spark.fleet' to DEBUG for Spark's own account"

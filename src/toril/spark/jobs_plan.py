@@ -22,7 +22,6 @@ READ_OPTIONS: Final = (
     "partitions",
     "fetchSize",
 )
-_PARTITIONS: Final = 4
 _FETCH: Final = 2000
 _SMALL: Final = 5000
 """Jobs for which a task of their own does not pay."""
@@ -50,8 +49,8 @@ class JobsPlan:
     columns: dict[str, str]
 
     @classmethod
-    def of(cls, options: Options, columns: dict[str, str]) -> JobsPlan:
-        """Check the options of a read."""
+    def of(cls, options: Options, columns: dict[str, str], slots: int) -> JobsPlan:
+        """Check the options of a read; `slots` is how many tasks run at a time."""
         since, until = options.instant("since"), options.instant("until")
         if since is not None and until is not None and until <= since:
             raise options.wrong("until", f"is not after 'since' ({options.text('since')})")
@@ -61,7 +60,7 @@ class JobsPlan:
             states=_states_of(options),
             since_ms=since,
             until_ms=until,
-            partitions=options.count("partitions", _PARTITIONS, 1, 10_000),
+            partitions=options.count("partitions", slots, 1, 10_000),
             fetch_size=options.count("fetchSize", _FETCH, 1, 100_000),
             columns=columns,
         )

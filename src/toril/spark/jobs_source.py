@@ -21,9 +21,10 @@ NAME: Final = "toril_jobs"
 
 
 class JobsSource(DataSource):
-    """Reads jobs by state and writes rows as jobs; a subclass may carry the session's master."""
+    """Reads jobs by state and writes rows as jobs; `register` tells it about the session."""
 
     master: ClassVar[str] = "local"
+    slots: ClassVar[int] = 4
 
     @classmethod
     def name(cls) -> str:
@@ -37,7 +38,7 @@ class JobsSource(DataSource):
     def reader(self, schema: StructType) -> JobsReader:
         """Read jobs of a queue."""
         options = Options.read(NAME, self.options, (*TARGET_OPTIONS, *READ_OPTIONS))
-        plan = JobsPlan.of(options, choose(NAME, schema, JOBS | JOBS_ON_REQUEST))
+        plan = JobsPlan.of(options, choose(NAME, schema, JOBS | JOBS_ON_REQUEST), self.slots)
         plan.target.check_reach(self.master)
         return JobsReader(plan)
 

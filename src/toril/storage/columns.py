@@ -69,19 +69,6 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventPage:
-    """Events, the place after them, and how many numbers lie between it and the place before.
-
-    Where `seen` is 0 there is nothing more. On the BullMQ wire a number may have no event that
-    toril knows, or two.
-    """
-
-    columns: EventColumns
-    reached: Cursor
-    seen: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
     """A share of the jobs of a state, to be read by one reader.
 
@@ -96,6 +83,19 @@ class Slice:
     part: int = 0
     parts: int = 1
     count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventPage:
+    """Events, the place after them, and how many numbers lie between it and the place before.
+
+    Where `seen` is 0 there is nothing more. On the BullMQ wire a number may have no event that
+    toril knows, or two.
+    """
+
+    columns: EventColumns
+    reached: Cursor
+    seen: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

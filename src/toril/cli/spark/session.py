@@ -35,10 +35,16 @@ class Engine:
 
     @contextmanager
     def session(self, output: Output) -> Iterator[SparkSession]:
-        """Start Spark and stop it at the end; what it writes itself is shown with -v only."""
+        """Start Spark and stop it at the end; what it writes itself is shown with -v only.
+
+        A session that is there already is used, and left as it is.
+        """
+        from pyspark.sql import SparkSession
+
         from toril.spark.flows.trouble import plain_errors
         from toril.spark.session import open_session
 
+        found = SparkSession.getActiveSession()
         if self.master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         output.detail(f"starting Spark on {self.master}")
@@ -57,7 +63,8 @@ class Engine:
                 with plain_errors():
                     yield spark
             finally:
-                spark.stop()
+                if found is None:
+                    spark.stop()
 
 
 @contextmanager

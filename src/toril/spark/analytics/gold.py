@@ -119,8 +119,7 @@ def gold(
     The inputs become the temporary views `bronze_events`, `silver_jobs` and `silver_attempts` of
     the session, so that the queries can be run again, as they are or changed.
     """
-    if sla_ms is not None and (isinstance(sla_ms, bool) or sla_ms <= 0):
-        raise InvalidOption(f"sla_ms = {printable(sla_ms, 40)} must be a number of ms above 0")
+    check_sla(sla_ms)
     session = events.sparkSession
     events.createOrReplaceTempView("bronze_events")
     jobs.createOrReplaceTempView("silver_jobs")
@@ -136,6 +135,13 @@ def gold(
     }
     queries = {name: query.strip() for name, query in queries.items()}
     return Gold(**{name: session.sql(query) for name, query in queries.items()}, queries=queries)
+
+
+def check_sla(sla_ms: int | None) -> None:
+    """Refuse a promise that is no time."""
+    if sla_ms is None or (isinstance(sla_ms, int) and type(sla_ms) is not bool and sla_ms > 0):
+        return
+    raise InvalidOption(f"sla_ms={printable(sla_ms, 40)}: must be a whole number of ms above 0")
 
 
 def write_gold(gold: Gold, path: str, format: Literal["parquet", "csv"] = "parquet") -> None:

@@ -119,7 +119,9 @@ failed AS (
   SELECT queue, job_id, reason, ended AS time FROM silver_attempts
   WHERE outcome IN ('failed', 'retried') OR (outcome = 'stalled' AND reason IS NOT NULL)
   UNION ALL
-  SELECT queue, job_id, reason, finished FROM silver_jobs
+  SELECT queue, job_id, reason, finished FROM silver_jobs AS jobs
+  LEFT ANTI JOIN silver_attempts AS told ON jobs.queue = told.queue
+    AND jobs.job_id = told.job_id AND jobs.finished = told.ended
   WHERE source = 'reconciled' AND state = 'failed'
 ),
 grouped AS (

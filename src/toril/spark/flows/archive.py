@@ -205,8 +205,7 @@ class _Archive:
         from pyspark.sql import functions as f
 
         asked = [name for name in COLUMNS if name not in ("data", "result")]
-        frame = read_jobs(self._spark, self._place, states, asked)
-        frame = frame.where(f.unix_millis("finished_at") <= before_ms)
+        frame = read_jobs(self._spark, self._place, states, asked, until_ms=before_ms)
         for text, stored in (("data", "payload"), ("result", "result_bytes")):
             frame = frame.withColumn(text, f.try_validate_utf8(f.col(stored).cast("string")))
             frame = frame.withColumn(stored, f.when(f.col(text).isNull(), f.col(stored)))

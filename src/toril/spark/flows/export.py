@@ -66,7 +66,7 @@ def export(
     if where is not None:
         check_where(spark, "export", where)
     kind = None if schema is None else _parse(spark, schema, format)
-    with plain_errors():
+    with plain_errors(), place.open():
         frame = read_jobs(spark, place, ["completed"], list(JOBS))
         if where is not None:
             frame = frame.where(where)

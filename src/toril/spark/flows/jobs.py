@@ -20,12 +20,19 @@ FORMAT: Final = "toril_jobs"
 
 
 def read_jobs(
-    spark: SparkSession, place: Place, states: Sequence[str], columns: Sequence[str]
+    spark: SparkSession,
+    place: Place,
+    states: Sequence[str],
+    columns: Sequence[str],
+    *,
+    until_ms: int | None = None,
 ) -> DataFrame:
-    """Read chosen columns of the jobs in some states."""
+    """Read chosen columns of the jobs in some states, finished ones up to a time."""
     register(spark)
     known = {**JOBS, **JOBS_ON_REQUEST}
     reader = spark.read.format(FORMAT).schema(ddl({name: known[name] for name in columns}))
+    if until_ms is not None:
+        reader = reader.option("until", until_ms + 1)  # it names the first ms that is too late
     return reader.options(**place.options(), states=",".join(states)).load()
 
 

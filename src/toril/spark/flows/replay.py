@@ -14,7 +14,7 @@ from toril.errors import InvalidOption, UnsupportedFeature
 from toril.options import whole
 from toril.spark.flows.jobs import check_where, read_jobs
 from toril.spark.flows.pace import Report, batches, silent
-from toril.spark.flows.place import Place
+from toril.spark.flows.place import Desk, Place
 from toril.spark.flows.trouble import plain_errors
 from toril.spark.schema import JOBS
 from toril.storage.protocol import Ends, Seen, Storage
@@ -76,7 +76,9 @@ def replay(
     if limit is not None:
         whole("limit", limit, 1)
     check_where(spark, "replay", where)
-    with plain_errors():
+    with plain_errors(), place.open() as desk:
+        if not isinstance(desk.storage, Ends):
+            raise UnsupportedFeature(f"replay: {desk.storage.url} cannot retry jobs by their end")
         chosen = _choose(spark, place, where, limit).persist()
         try:
             matched = chosen.count()
@@ -85,7 +87,7 @@ def replay(
                 return ReplayRun(matched=matched, sample=sample)
             rows: Iterator[Any] = chosen.select("id", "at").toLocalIterator()
             seen = (Seen(id=row["id"], finished_ms=row["at"]) for row in rows)
-            retried, now = _rerun(place, seen, matched, report)
+            retried, now = _rerun(desk, queue, seen, matched, report)
         finally:
             chosen.unpersist()
     return ReplayRun(
@@ -117,18 +119,15 @@ def _candidate(row: Any) -> Candidate:
 
 
 def _rerun(
-    place: Place, seen: Iterator[Seen], total: int, report: Report
+    desk: Desk, queue: str, seen: Iterator[Seen], total: int, report: Report
 ) -> tuple[int, Counter[str]]:
     retried, done, now = 0, 0, Counter[str]()
-    with place.open() as desk:
-        if not isinstance(desk.storage, Ends):
-            raise UnsupportedFeature(f"replay: {desk.storage.url} cannot retry jobs by their end")
-        for batch in batches(seen, _BATCH):
-            some, there = desk.call(partial(_rerun_some, queue=place.queue, seen=batch))
-            retried += some
-            now += there
-            done += len(batch)
-            report(done, total, f"{done - retried:,} changed meanwhile" if done > retried else "")
+    for batch in batches(seen, _BATCH):
+        some, there = desk.call(partial(_rerun_some, queue=queue, seen=batch))
+        retried += some
+        now += there
+        done += len(batch)
+        report(done, total, f"{done - retried:,} changed meanwhile" if done > retried else "")
     return retried, now
 
 

@@ -79,6 +79,7 @@ class Bin:
     run_p50_ms: float | None = None
     run_p95_ms: float | None = None
     run_p99_ms: float | None = None
+    busy_ms: int = 0
     workers: int = 0
     utilisation: float | None = None
 
@@ -126,6 +127,7 @@ def add_up(bins: Bins, queues: Sequence[Sequence[Bin]]) -> tuple[Bin, ...]:
             within=sum(queue[index].within for queue in queues),
             breached=sum(queue[index].breached for queue in queues),
             backlog=sum(queue[index].backlog for queue in queues),
+            busy_ms=sum(queue[index].busy_ms for queue in queues),
         )
         for index in range(bins.count)
     )
@@ -150,6 +152,7 @@ def _one(start_ms: int, rows: Sequence[Minute], limits: Sequence[SlaMinute], bac
         run_p50_ms=_worst([row.run_p50_ms for row in rows]),
         run_p95_ms=_worst([row.run_p95_ms for row in rows]),
         run_p99_ms=_worst([row.run_p99_ms for row in rows]),
+        busy_ms=sum(row.busy_ms for row in rows),
         workers=max((row.workers for row in rows), default=0),
         utilisation=sum(shares) / len(shares) if shares else None,
     )

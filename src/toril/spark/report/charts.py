@@ -8,7 +8,14 @@ from typing import Final
 
 from toril.spark.report.bins import Bin, Bins
 from toril.spark.report.figure import Figure, Key, chart, nothing
-from toril.spark.report.scale import Axis, count_axis, duration_axis, share_axis, time_ticks
+from toril.spark.report.scale import (
+    Axis,
+    count_axis,
+    duration_axis,
+    level_axis,
+    share_axis,
+    time_ticks,
+)
 from toril.spark.report.svg import Hit, area, bars, line, plot, steps
 from toril.spark.report.words import count, day, duration, moment, percent, plain_instant
 
@@ -83,7 +90,7 @@ def throughput(time: Timeline) -> Figure:
 
     return Figure(
         title="Throughput",
-        unit=unit,
+        about=f"jobs that ended, stacked, and jobs that were added, per {time.bins.per}",
         table="per_minute",
         keys=(*_keys(parts), Key("line added", "added")),
         body=_draw(time, label, unit, axis, shapes, talk),
@@ -102,9 +109,9 @@ def backlog(time: Timeline) -> Figure:
     )
     return Figure(
         title="Backlog",
-        unit=f"unfinished jobs at the end of every {time.bins.per}",
+        about=f"unfinished jobs at the end of every {time.bins.per}, delayed ones included",
         table="per_minute",
-        keys=(Key("line backlog", "unfinished jobs, delayed ones included"),),
+        keys=(Key("line backlog", "unfinished"),),
         body=_draw(
             time,
             label,
@@ -123,25 +130,27 @@ def waits(time: Timeline) -> Figure:
 
 def runs(time: Timeline) -> Figure:
     """How long the handlers ran."""
-    return _latency(time, "Run time", "of the last attempt", _RUNS)
+    return _latency(time, "Run time", "of an attempt", _RUNS)
 
 
 def trouble(time: Timeline) -> Figure:
     """Attempts that did not end a job, or ended it early."""
     parts = (_RETRIED, _STALLED, _CANCELLED)
-    return _counted(time, "Retries, stalls and cancellations", "events", parts, "per_minute")
+    about = "attempts that will be repeated, attempts lost by a worker, jobs given up"
+    return _counted(time, "Retries, stalls and cancellations", about, "events", parts, "per_minute")
 
 
 def limits(time: Timeline) -> Figure:
     """Jobs that kept to the limit, and jobs that did not."""
     kept, broken = _total(time, _WITHIN), _total(time, _BREACHED)
-    figure = _counted(time, "Service level", "jobs", (_WITHIN, _BREACHED), "sla")
+    about = "jobs that ended within the time agreed, and jobs that did not"
+    figure = _counted(time, "SLA breaches", about, "jobs", (_WITHIN, _BREACHED), "sla")
     if not kept + broken:
         return figure
     share = percent(broken / (kept + broken))
     return Figure(
         title=figure.title,
-        unit=figure.unit,
+        about=figure.about,
         table=figure.table,
         keys=figure.keys,
         body=figure.body,
@@ -151,11 +160,12 @@ def limits(time: Timeline) -> Figure:
 
 def utilisation(time: Timeline) -> Figure:
     """How much of the workers' time was spent in handlers."""
-    title, unit = "Worker utilisation", "per cent of the workers' time"
+    title = "Worker utilisation"
+    about = "share of the time in which a worker of that minute had a job to do"
     known = [row.utilisation for row in time.rows if row.utilisation is not None]
     if not known:
         body = nothing("The events name no worker, so nobody can tell.")
-        return Figure(title=title, unit=unit, table="per_minute", body=body)
+        return Figure(title=title, about=about, table="per_minute", body=body)
     axis = share_axis(max(known))
     shares = [None if row.utilisation is None else axis.place(row.utilisation) for row in time.rows]
     zeroed = [share or 0.0 for share in shares]
@@ -163,17 +173,47 @@ def utilisation(time: Timeline) -> Figure:
     label = f"Worker utilisation in per cent: {percent(max(known))} at most, {percent(mean)} mean."
     return Figure(
         title=title,
-        unit=unit,
+        about=about,
         table="per_minute",
         keys=(Key("line busy", "busy"),),
         note=_coarse(time, "mean"),
         body=_draw(
             time,
             label,
-            "%",
+            "per cent",
             axis,
             [area(zeroed, time.bins.pad, "area busy"), line(shares, time.bins.pad, "stroke busy")],
             lambda row: f"{percent(row.utilisation)} busy, {row.workers:,} workers",
+        ),
+    )
+
+
+def running(time: Timeline) -> Figure:
+    """How many jobs ran at the same time."""
+    levels = [row.busy_ms / time.bins.step_ms for row in time.rows]
+    title = "Running at once"
+    about = f"attempts in progress, the mean over every {time.bins.per}"
+    if not any(levels):
+        body = nothing("No job has run.")
+        return Figure(title=title, about=about, table="per_minute", body=body)
+    axis = level_axis(max(levels))
+    shares = [axis.place(level) for level in levels]
+    pad = time.bins.pad
+    label = (
+        f"Attempts in progress, the mean over every {time.bins.per}: {max(levels):,.1f} at most."
+    )
+    return Figure(
+        title=title,
+        about=about,
+        table="per_minute",
+        keys=(Key("line busy", "running"),),
+        body=_draw(
+            time,
+            label,
+            "attempts",
+            axis,
+            [area(shares, pad, "area busy"), steps(shares, pad, "stroke busy")],
+            lambda row: f"{row.busy_ms / time.bins.step_ms:,.1f} running",
         ),
     )
 
@@ -182,10 +222,10 @@ def _latency(time: Timeline, name: str, what: str, curves: Sequence[Curve]) -> F
     values = [
         value for curve in curves for row in time.rows if (value := curve.of(row)) is not None
     ]
-    unit = f"time {what}, percentiles per minute"
+    about = f"time {what}, percentiles of each minute"
     if not values:
         body = nothing("No job got that far.")
-        return Figure(title=name, unit=unit, table="per_minute", body=body)
+        return Figure(title=name, about=about, table="per_minute", body=body)
     axis = duration_axis(values)
     shapes = [
         line(
@@ -202,7 +242,7 @@ def _latency(time: Timeline, name: str, what: str, curves: Sequence[Curve]) -> F
 
     return Figure(
         title=name,
-        unit=unit,
+        about=about,
         table="per_minute",
         keys=[Key(f"line {curve.style}", curve.name) for curve in curves],
         note=_coarse(time, "highest"),
@@ -217,12 +257,14 @@ def _latency(time: Timeline, name: str, what: str, curves: Sequence[Curve]) -> F
     )
 
 
-def _counted(time: Timeline, title: str, of: str, parts: Sequence[Part], table: str) -> Figure:
+def _counted(
+    time: Timeline, title: str, about: str, of: str, parts: Sequence[Part], table: str
+) -> Figure:
     unit = f"{of} per {time.bins.per}"
     highest = max(_sums(time.rows, parts), default=0)
     names = ", ".join(f"{_all(time, part)} {part.name}" for part in parts)
     if not highest:
-        return Figure(title=title, unit=unit, table=table, body=nothing("There were none."))
+        return Figure(title=title, about=about, table=table, body=nothing("There were none."))
     axis = count_axis(highest)
 
     def talk(row: Bin) -> str:
@@ -230,7 +272,7 @@ def _counted(time: Timeline, title: str, of: str, parts: Sequence[Part], table: 
 
     return Figure(
         title=title,
-        unit=unit,
+        about=about,
         table=table,
         keys=_keys(parts),
         body=_draw(
@@ -326,4 +368,4 @@ def _coarse(time: Timeline, which: str) -> str:
     """Say what a point stands for where it covers more than one minute."""
     if time.bins.per == "minute":
         return ""
-    return f"Each point is the {which} of the minutes within {time.bins.per}."
+    return f"One point per {time.bins.per}: the {which} of its minutes."

@@ -1,9 +1,10 @@
-"""Frame what is shown: a title, a unit, a legend, and the SQL behind it."""
+"""Frame what is shown: a title, what it shows, a legend, and the SQL behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from toril.spark.report.words import lines, safe
 
@@ -21,7 +22,7 @@ class Figure:
     """A chart or a table with all that is needed to read it; `table` is the gold table behind."""
 
     title: str
-    unit: str
+    about: str
     table: str
     body: str
     keys: Sequence[Key] = ()
@@ -31,10 +32,15 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table; numbers stand to the right."""
+    """A column of a table, and what is in it, which decides its place and its breaks."""
 
     name: str
-    numeric: bool = False
+    kind: str = ""
+
+
+NUMBER: Final = "number"
+NAME: Final = "name"
+WORD: Final = "word"
 
 
 def show(figure: Figure, query: str | None) -> str:
@@ -43,7 +49,7 @@ def show(figure: Figure, query: str | None) -> str:
     return (
         f'<figure class="card{" wide" if figure.wide else ""}">'
         f"<figcaption><h3>{safe(figure.title)}</h3>"
-        f'<p class="unit">{safe(figure.unit)}</p></figcaption>'
+        f'<p class="about">{safe(figure.about)}</p></figcaption>'
         f"{_legend(figure.keys)}{figure.body}{note}{show_sql(figure.table, query)}</figure>"
     )
 
@@ -68,12 +74,14 @@ def nothing(text: str) -> str:
     return f'<p class="nothing">{safe(text)}</p>'
 
 
-def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> str:
+def table(
+    caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, style: str = ""
+) -> str:
     """Write a table whose cells are HTML; on a small screen each row becomes a card."""
     head = "".join(f'<th scope="col"{_side(one)}>{safe(one.name)}</th>' for one in columns)
     body = "".join(f"<tr>{_cells(columns, row)}</tr>" for row in rows)
     return (
-        f'<table class="rows"><caption>{safe(caption)}</caption>'
+        f'<table class="rows {style}"><caption>{safe(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
 
@@ -104,7 +112,7 @@ def _cells(columns: Sequence[Column], row: Sequence[str]) -> str:
 
 
 def _side(column: Column) -> str:
-    return ' class="number"' if column.numeric else ""
+    return f' class="{column.kind}"' if column.kind else ""
 
 
 def _legend(keys: Sequence[Key]) -> str:

@@ -17,7 +17,7 @@ HOURS: Final = 24
 MOST_DAYS: Final = 31
 """Beyond this many days, those of the same name are added up."""
 
-_ROW: Final = 18
+_ROW: Final = 21
 _WEEK: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 Field = tuple[str, int]
@@ -41,10 +41,10 @@ def _figure(
 ) -> Figure:
     names = _names(hours)
     folded = names == list(_WEEK)
-    unit = f"{what} jobs per hour of the {'week' if folded else 'day'}, UTC"
+    about = f"{what} jobs per hour of the {'week' if folded else 'day'}, UTC"
     ends = buckets(max(cells.values(), default=0))
     if not ends:
-        return Figure(title=title, unit=unit, table="by_hour", body=nothing("There were none."))
+        return Figure(title=title, about=about, table="by_hour", body=nothing("There were none."))
     (name, hour), highest = max(cells.items(), key=lambda one: (one[1], one[0]))
     label = (
         f"{title}: {count(sum(cells.values()))} jobs; the most, {count(highest)},"
@@ -57,7 +57,7 @@ def _figure(
     ]
     return Figure(
         title=title,
-        unit=unit,
+        about=about,
         table="by_hour",
         keys=(Key("heat0", "0"), *keys),
         body=chart(_draw(label, what, style, names, cells, ends)),

@@ -7,7 +7,17 @@ from typing import Final
 
 from toril.spark.report.bins import Bin
 from toril.spark.report.charts import Timeline
-from toril.spark.report.figure import Column, Figure, Key, grid_table, nothing, table
+from toril.spark.report.figure import (
+    NAME,
+    NUMBER,
+    WORD,
+    Column,
+    Figure,
+    Key,
+    grid_table,
+    nothing,
+    table,
+)
 from toril.spark.report.model import FailureGroup, Gap, SlowJob, Total
 from toril.spark.report.scale import Axis, duration_axis
 from toril.spark.report.svg import meter, span, sparkline
@@ -23,22 +33,21 @@ from toril.spark.report.words import (
     safe,
 )
 
-MOST_ROWS: Final = 10
 _PERCENTILES: Final = ("p50", "p95", "p99")
 
 
-def failure_groups(groups: Sequence[FailureGroup], *, named: bool) -> Figure:
+def failure_groups(groups: Sequence[FailureGroup], *, most: int, named: bool) -> Figure:
     """Why attempts failed, the most frequent reason first; `named` tells the queues apart."""
-    title, unit = "Failure groups", "failed attempts, and the jobs they belong to"
+    title, about = "Failure groups", "failed attempts, and the jobs they belong to"
     if not groups:
         body = nothing("Nothing failed.")
-        return Figure(title=title, unit=unit, table="failures", body=body, wide=True)
+        return Figure(title=title, about=about, table="failures", body=body, wide=True)
     highest = max(group.count for group in groups)
-    shown = groups[:MOST_ROWS]
+    shown = groups[:most]
     columns = [
         Column("Reason"),
-        *([Column("Queue")] if named else []),
-        *(Column("Failures", True), Column("Jobs", True), Column("First"), Column("Last")),
+        *([Column("Queue", NAME)] if named else []),
+        *(Column("Failures", NUMBER), Column("Jobs", NUMBER), Column("First"), Column("Last")),
         Column("For example"),
     ]
     rows = [
@@ -51,10 +60,10 @@ def failure_groups(groups: Sequence[FailureGroup], *, named: bool) -> Figure:
         ]
         for group in shown
     ]
-    left = groups[MOST_ROWS:]
+    left = groups[most:]
     return Figure(
         title=title,
-        unit=unit,
+        about=about,
         table="failures",
         body=table("Failure groups, the largest first", columns, rows),
         note=f"And {plural(len(left), 'smaller group')} with"
@@ -65,19 +74,24 @@ def failure_groups(groups: Sequence[FailureGroup], *, named: bool) -> Figure:
     )
 
 
-def slowest_jobs(jobs: Sequence[SlowJob], *, named: bool) -> Figure:
+def slowest_jobs(jobs: Sequence[SlowJob], *, most: int, named: bool) -> Figure:
     """The jobs that ran longest."""
-    title, unit = "Slowest jobs", "run time of the last attempt"
+    title, about = "Slowest jobs", "run time of the last attempt"
     if not jobs:
         body = nothing("No job has run.")
-        return Figure(title=title, unit=unit, table="slowest", body=body, wide=True)
-    shown = jobs[:MOST_ROWS]
+        return Figure(title=title, about=about, table="slowest", body=body, wide=True)
+    shown = jobs[:most]
     longest = max(max(job.run_ms or 0 for job in shown), 1)
     columns = [
         Column("Job"),
-        *([Column("Queue")] if named else []),
-        *(Column("Name"), Column("Run", True), Column("Wait", True), Column("Attempts", True)),
-        *(Column("State"), Column("Finished")),
+        *([Column("Queue", NAME)] if named else []),
+        *(
+            Column("Name", NAME),
+            Column("Run", NUMBER),
+            Column("Wait", NUMBER),
+            Column("Attempts", NUMBER),
+        ),
+        *(Column("State", WORD), Column("Finished")),
     ]
     rows = [
         [
@@ -91,26 +105,26 @@ def slowest_jobs(jobs: Sequence[SlowJob], *, named: bool) -> Figure:
         for job in shown
     ]
     body = table("Slowest jobs, the longest first", columns, rows)
-    return Figure(title=title, unit=unit, table="slowest", body=body, wide=True)
+    return Figure(title=title, about=about, table="slowest", body=body, wide=True)
 
 
-def lost_events(gaps: Sequence[Gap], totals: Sequence[Total], *, named: bool) -> Figure:
+def lost_events(gaps: Sequence[Gap], totals: Sequence[Total], *, most: int, named: bool) -> Figure:
     """What the report cannot know."""
-    title, unit = "Data loss", "events trimmed before they were read"
+    title, about = "Data loss", "events trimmed before they were read"
     reconciled = sum(total.reconciled for total in totals)
     note = (
-        f"{plural(reconciled, 'job')} of this report rebuilt from the job records, because"
+        f"{plural(reconciled, 'job')} of this report were rebuilt from the job records, because"
         " events were missing; earlier attempts and stalls of those jobs are not known."
         if reconciled
         else ""
     )
     if not gaps:
         body = nothing("No event was lost: the counts are complete.")
-        return Figure(title=title, unit=unit, table="gaps", body=body, note=note, wide=True)
-    shown = gaps[:MOST_ROWS]
+        return Figure(title=title, about=about, table="gaps", body=body, note=note, wide=True)
+    shown = gaps[:most]
     columns = [
-        *([Column("Queue")] if named else []),
-        *(Column("Found at"), Column("Events lost", True), Column("Last one lost", True)),
+        *([Column("Queue", NAME)] if named else []),
+        *(Column("Found at"), Column("Events lost", NUMBER), Column("Last one lost", NUMBER)),
     ]
     rows = [
         [
@@ -125,7 +139,7 @@ def lost_events(gaps: Sequence[Gap], totals: Sequence[Total], *, named: bool) ->
     more = f"And {plural(left, 'more gap')}. " if left else ""
     return Figure(
         title=title,
-        unit=unit,
+        about=about,
         table="gaps",
         body=table("Gaps in the events", columns, rows),
         note=more + note,
@@ -138,9 +152,9 @@ def all_queues(
 ) -> Figure:
     """One row a queue."""
     columns = [
-        *(Column("Queue"), Column("Finished over time"), Column("Added", True)),
-        *(Column("Completed", True), Column("Failed", True), Column("Failure rate", True)),
-        *(Column("Retried", True), Column("Stalled", True), Column("Unfinished", True)),
+        *(Column("Queue", NAME), Column("Finished over time"), Column("Added", NUMBER)),
+        *(Column("Completed", NUMBER), Column("Failed", NUMBER), Column("Failure rate", NUMBER)),
+        *(Column("Retried", NUMBER), Column("Stalled", NUMBER), Column("Unfinished", NUMBER)),
     ]
     rows = [
         [
@@ -154,9 +168,9 @@ def all_queues(
     ]
     return Figure(
         title="Queues",
-        unit="jobs; each small picture has a scale of its own",
+        about="jobs; each small picture has a scale of its own",
         table="totals",
-        body=table("All queues, the largest first", columns, rows),
+        body=table("All queues, the largest first", columns, rows, style="dense"),
         wide=True,
     )
 
@@ -173,10 +187,10 @@ def all_latencies(totals: Sequence[Total]) -> Figure:
         ]
         for total in totals
     ]
-    columns = [Column("Queue"), Column("Wait"), Column("Run time")]
+    columns = [Column("Queue", NAME), Column("Wait"), Column("Run time")]
     return Figure(
         title="Latency by queue",
-        unit="percentiles of all jobs; a column has one scale" + _log(waits, runs),
+        about="percentiles of all jobs; a column has one scale" + _log(waits, runs),
         table="totals",
         keys=[Key(f"dot {name}", name) for name in _PERCENTILES],
         body=table("Wait and run time by queue", columns, rows),
@@ -188,9 +202,9 @@ def minutes(time: Timeline) -> str:
     """The numbers behind the charts over time, as a table that can be copied."""
     columns = [
         Column(f"From (UTC), per {time.bins.per}"),
-        *(Column(name, True) for name in ("Added", "Completed", "Failed", "Retried", "Stalled")),
-        *(Column(name, True) for name in ("Cancelled", "Backlog")),
-        *(Column(f"{what} {p}", True) for what in ("Wait", "Run") for p in _PERCENTILES),
+        *(Column(name, NUMBER) for name in ("Added", "Completed", "Failed", "Retried", "Stalled")),
+        *(Column(name, NUMBER) for name in ("Cancelled", "Backlog")),
+        *(Column(f"{what} {p}", NUMBER) for what in ("Wait", "Run") for p in _PERCENTILES),
     ]
     rows = [
         [

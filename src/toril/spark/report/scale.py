@@ -18,17 +18,20 @@ _DURATIONS: Final = (
     *(_SECOND * n for n in (1, 2, 5, 10, 15, 30)),
     *(_MINUTE * n for n in (1, 2, 5, 10, 15, 30)),
     *(_HOUR * n for n in (1, 2, 3, 6, 12)),
-    *(_DAY * size * base for size in (1, 10, 100, 1000) for base in (1, 2, 5)),
+    *(_DAY * 10**power * base for power in range(8) for base in (1, 2, 5)),
 )
 _DECADES: Final = (
     *(0.1, 1, 10, 100, _SECOND, 10 * _SECOND),
-    *(_MINUTE, 10 * _MINUTE, _HOUR, _DAY, 10 * _DAY, 100 * _DAY, 1000 * _DAY, 10_000 * _DAY),
+    *(_MINUTE, 10 * _MINUTE, _HOUR, *(_DAY * 10**power for power in range(8))),
 )
 _CLOCK: Final = (
     *(_MINUTE * n for n in (1, 2, 5, 10, 15, 30)),
     *(_HOUR * n for n in (1, 2, 3, 6, 12)),
     *(_DAY * n for n in (1, 2, 4, 7, 14, 28, 56, 91, 182, 364, 728, 1820, 3640, 36400)),
 )
+_DENSE: Final = 9
+"""Powers of ten that fit on an axis; of more, only every second one has a label."""
+
 _WIDE: Final = 40
 """A range of durations wider than this factor is shown on a logarithmic scale."""
 
@@ -71,6 +74,14 @@ def count_axis(highest: float) -> Axis:
     return _even(0, high, step, [compact(n) for n in range(0, high + 1, step)])
 
 
+def level_axis(highest: float) -> Axis:
+    """Numbers from 0 up, with fractions where they are small."""
+    parts = 1 if highest >= _STEPS else 100
+    axis = count_axis(highest * parts)
+    ticks = (Tick(tick.at, compact(axis.high * tick.at / parts)) for tick in axis.ticks)
+    return Axis(0, axis.high / parts, tuple(ticks))
+
+
 def share_axis(highest: float) -> Axis:
     """Per cent from 0 up; to 100 wherever that is enough."""
     step = 0.25
@@ -87,7 +98,7 @@ def duration_axis(values: Sequence[float]) -> Axis:
         return _log_axis(max(least, 1.0), highest)
     step = next((one for one in _DURATIONS if highest <= one * _STEPS), _DURATIONS[-1])
     steps = max(math.ceil(highest / step), 1)
-    return _even(0, step * steps, step, [duration(step * n) for n in range(steps + 1)])
+    return _even(0, step * steps, step, ["0", *(duration(step * n) for n in range(1, steps + 1))])
 
 
 def time_ticks(start_ms: int, end_ms: int, most: int = 9) -> tuple[Tick, ...]:
@@ -110,9 +121,9 @@ def buckets(highest: int, most: int = 5) -> tuple[int, ...]:
     """The upper ends of at most `most` ranges of whole numbers from 1 up, all of one size."""
     if highest <= 0:
         return ()
-    size = 1
-    while highest > size * most:
-        size = _next_round(size)
+    size = -(-highest // most)
+    unit = 10 ** (len(str(size)) - 1)
+    size = -(-size // unit) * unit
     return tuple(range(size, size * math.ceil(highest / size) + 1, size))
 
 
@@ -125,8 +136,8 @@ def _log_axis(least: float, highest: float) -> Axis:
     low = max((one for one in _DECADES if one <= least), default=_DECADES[0])
     high = min((one for one in _DECADES if one >= highest), default=highest)
     axis = Axis(low, high, (), log=True)
-    ticks = (Tick(axis.place(one), duration(one)) for one in _DECADES if low <= one <= high)
-    return Axis(low, high, tuple(ticks), log=True)
+    ticks = [Tick(axis.place(one), duration(one)) for one in _DECADES if low <= one <= high]
+    return Axis(low, high, tuple(ticks[:: 1 if len(ticks) <= _DENSE else 2]), log=True)
 
 
 def _next_round(number: int) -> int:

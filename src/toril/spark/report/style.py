@@ -44,20 +44,23 @@ a { color: var(--link); text-underline-offset: 2px; }
 .skip { position: absolute; left: -999px; }
 .skip:focus { position: static; }
 .made { color: var(--soft); margin-top: 4px; }
-.lead { font-size: 17px; max-width: 46em; margin-bottom: 16px; }
+.lead { font-size: 17px; max-width: 64em; margin-bottom: 16px; }
 .warnings {
   list-style: none; margin: 0 0 16px; padding: 10px 14px; border-left: 4px solid var(--alarm);
   background: var(--alarm-back); border-radius: 4px;
 }
 .warnings li::before { content: "▲ "; color: var(--alarm); font-size: 12px; }
 
-.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(148px, 1fr)); gap: 10px; }
-.tiles { margin: 0 0 14px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(132px, 1fr)); gap: 10px; }
+.tiles { margin: 0 0 10px; }
+.tiles.broad { grid-template-columns: repeat(auto-fit, minmax(220px, 1fr)); }
+.tiles + details.sql { margin: 0 0 12px; padding: 0; }
 .tile { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; }
 .tile { padding: 10px 14px 11px; }
 .tile dt { color: var(--soft); font-size: 13px; }
 .tile dd { margin: 0; }
-.tile b { display: block; font-size: 25px; line-height: 1.25; font-weight: 600; }
+.tile b { display: block; font-size: 23px; line-height: 1.3; font-weight: 600; }
+.tile b.long { font-size: 16px; line-height: 1.87; }
 .tile.bad b { color: var(--alarm); }
 .tile small { display: block; color: var(--soft); font-size: 12.5px; line-height: 1.35; }
 
@@ -68,7 +71,7 @@ a { color: var(--link); text-underline-offset: 2px; }
   display: flex; flex-direction: column;
 }
 .wide { grid-column: 1 / -1; }
-.unit, .note { color: var(--soft); font-size: 13px; }
+.about, .note { color: var(--soft); font-size: 13px; }
 .note { margin-top: 6px; }
 .nothing { color: var(--soft); padding: 26px 0; text-align: center; flex: 1; }
 .legend {
@@ -81,7 +84,7 @@ a { color: var(--link); text-underline-offset: 2px; }
 .key.line { height: 3px; width: 16px; border-radius: 2px; }
 .key.dot { border-radius: 50%; }
 
-.chart { padding: 30px 12px 42px 46px; }
+.chart { padding: 38px 12px 42px 46px; }
 .plot { display: block; overflow: visible; }
 .plot svg { overflow: visible; }
 .plot path, .plot rect, .spark path, .bar rect { fill: var(--c); }
@@ -89,6 +92,7 @@ a { color: var(--link); text-underline-offset: 2px; }
   fill: none; stroke: var(--c); stroke-width: 1.8; vector-effect: non-scaling-stroke;
   stroke-linecap: round; stroke-linejoin: round;
 }
+.plot path.lone { stroke-width: 7; }
 .plot path.area { fill-opacity: .2; }
 .plot path.stroke.added { stroke-width: 1.3; stroke-opacity: .75; }
 .plot rect.hit { fill: transparent; }
@@ -118,10 +122,13 @@ table { margin-top: 10px; }
 caption { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 th, td { text-align: left; vertical-align: top; padding: 6px 14px 6px 0; }
 th:last-child, td:last-child { padding-right: 0; }
-th { font-weight: 600; color: var(--soft); border-bottom: 1px solid var(--soft); }
+th { border-bottom: 1px solid var(--soft); white-space: nowrap; }
+th { font-weight: 600; color: var(--soft); }
 td { border-bottom: 1px solid var(--rule); }
 tbody tr:last-child td { border-bottom: 0; }
 .number { text-align: right; white-space: nowrap; }
+td.name { min-width: 8em; }
+td.word { white-space: nowrap; }
 time { white-space: nowrap; }
 .rows td > span { display: block; }
 .rows td:first-child { min-width: 9em; }
@@ -147,9 +154,12 @@ details.queue h2 { display: inline; font-size: 18px; }
 @media (max-width: 640px) {
   header, main, footer { padding-left: 12px; padding-right: 12px; }
   h1 { font-size: 25px; }
-  .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 8px; }
+  .tiles, .tiles.broad { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 8px; }
+  .tiles { margin-bottom: 8px; }
   .tile { padding: 8px 11px; }
+  .tile:last-child:nth-child(odd) { grid-column: 1 / -1; }
   .tile b { font-size: 21px; }
+  .tile b.long { font-size: 15px; }
   .card { padding: 13px 12px 10px; }
   .minor { display: none; }
   .rows, .rows tbody, .rows tr, .rows td { display: block; }
@@ -160,6 +170,12 @@ details.queue h2 { display: inline; font-size: 18px; }
   .rows td { display: grid; grid-template-columns: 7.5em minmax(0, 1fr); gap: 10px; }
   .rows td::before { content: attr(data-label); color: var(--soft); }
   .rows td.number { text-align: left; white-space: normal; }
+  .dense tr { display: grid; grid-template-columns: 1fr 1fr; gap: 0 14px; }
+  .dense td { grid-template-columns: 6em minmax(0, 1fr); gap: 8px; }
+  .dense td.number { text-align: right; }
+  .dense td.number::before { text-align: left; }
+  .dense td:nth-child(-n + 2) { display: block; grid-column: 1 / -1; }
+  .dense td:nth-child(-n + 2)::before { content: none; }
 }
 @media print {
   body { background: none; }

@@ -115,11 +115,18 @@ def area(shares: Sequence[float], pad: int, style: str) -> str:
 def line(shares: Sequence[float | None], pad: int, style: str) -> str:
     """A line through the middle of the bins; broken where there is no value."""
     path: list[str] = []
+    dots: list[str] = []
     for run in _runs(shares):
         points = [f"{(slot + pad + 0.5) * UNIT:g} {_y(share)}" for slot, share in run]
-        # A line of no length has round ends, so that a value without neighbours is a dot.
-        path.append("M" + "L".join(points) + ("h0" if len(points) == 1 else ""))
-    return f'<path class="{style}" d="{"".join(path)}"/>' if path else ""
+        if len(points) > 1:
+            path.append("M" + "L".join(points))
+        else:  # a line of no length has round ends, so it is a dot
+            dots.append(f"M{points[0]}h0")
+    return "".join(
+        f'<path class="{look}" d="{"".join(parts)}"/>'
+        for look, parts in ((style, path), (f"{style} lone", dots))
+        if parts
+    )
 
 
 def sparkline(values: Sequence[int]) -> str:

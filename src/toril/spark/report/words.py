@@ -49,9 +49,9 @@ def count(number: float | None) -> str:
 
 def compact(number: float) -> str:
     """`950`, `1.2k`, `35M`: for an axis."""
-    for size, letter in ((1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")):
-        if number >= size:
-            return f"{number / size:.3g}{letter}"
+    for power, letter in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if number >= 10**power:
+            return f"{number / 10**power:.4g}{letter}"
     return f"{number:.3g}"
 
 
@@ -72,6 +72,8 @@ def duration(ms: float | None) -> str:
         return NONE
     if ms < 0:
         return f"-{duration(-ms)}"
+    if 0 < ms < 0.05:
+        return f"<0.1{SPACE}ms"
     if round(ms) < _SECOND:
         return f"{_short(ms, 0 if ms >= 10 else 1)}{SPACE}ms"
     if round(ms / _SECOND, 1) < 60:

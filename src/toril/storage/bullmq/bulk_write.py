@@ -12,7 +12,7 @@ from toril.resp.sync import SyncClient
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
 from toril.storage.bullmq.keys import Keys
-from toril.storage.bullmq.link import check_reply
+from toril.storage.bullmq.link import CHUNK, check_reply, chunks
 from toril.storage.bullmq.official import own
 from toril.storage.bullmq.produce import add_command, is_plain
 from toril.storage.bullmq.scripts import Command
@@ -59,13 +59,16 @@ class BulkWriter:
         self._keys = keys
         self._now = now
         self._batch = batch
-        client.learn(own("add"), own("ready"))
+        client.learn(own("add"), own("known"), own("ready"))
 
     def write(self, rows: Rows) -> Written:
         """Add jobs; say how many were new."""
         plain, rest = _sort(rows) if self._batch else ([], list(range(len(rows.ids))))
-        rest += self._add_plain(rows, plain)
         left: list[int] = []
+        for first in range(0, len(plain), _AT_ONCE * _IN_FLIGHT):
+            free, taken = self._add_plain(rows, plain[first : first + _AT_ONCE * _IN_FLIGHT])
+            rest += free
+            left += taken
         for first in range(0, len(rest), _OFFICIALLY):
             left += self._add_officially(rows, rest[first : first + _OFFICIALLY])
         return Written(
@@ -74,24 +77,37 @@ class BulkWriter:
             first_duplicate=rows.ids[min(left)] if left else None,
         )
 
-    def _add_plain(self, rows: Rows, plain: Sequence[int]) -> list[int]:
-        """Add plain jobs in batches; name those that the batch script left."""
-        left: list[int] = []
-        for first in range(0, len(plain), _AT_ONCE * _IN_FLIGHT):
-            some = plain[first : first + _AT_ONCE * _IN_FLIGHT]
-            batches = [some[at : at + _AT_ONCE] for at in range(0, len(some), _AT_ONCE)]
-            now = self._now()
-            options = iter(_options(rows, some))
-            commands: list[Command] = []
-            for batch in batches:
-                args: list[str | bytes] = []
-                for at in batch:
-                    name = codec.clean(rows.names[at])
-                    args += (rows.ids[at], name, rows.payloads[at], next(options))
-                commands.append(("EVALSHA", own("add").sha, 1, self._keys.base, now, *args))
-            for batch, reply in zip(batches, self._send(commands), strict=True):
-                left += [at for at, flag in zip(batch, reply, strict=True) if flag != _ADDED]
-        return left
+    def _add_plain(self, rows: Rows, plain: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Add plain jobs in batches; name those left for the official script, and duplicates."""
+        left = self._add_batches(rows, plain)
+        if not left:
+            return [], []
+        fresh, taken = self._ask(rows, left)
+        # What stood behind a duplicate was left too. What is left again, the queue is why.
+        return self._add_batches(rows, fresh), taken
+
+    def _add_batches(self, rows: Rows, plain: Sequence[int]) -> list[int]:
+        now = self._now()
+        commands: list[Command] = []
+        for batch in chunks(plain, _AT_ONCE):
+            args: list[str | bytes] = []
+            for at, options in zip(batch, _options(rows, batch), strict=True):
+                args += (rows.ids[at], codec.clean(rows.names[at]), rows.payloads[at], options)
+            commands.append(("EVALSHA", own("add").sha, 1, self._keys.base, now, *args))
+        flags = b"".join(self._send(commands))
+        return [at for at, flag in zip(plain, flags, strict=True) if flag != _ADDED]
+
+    def _ask(self, rows: Rows, some: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Tell those whose id is free from those that are there and not ours."""
+        now, origin = self._now(), rows.origin
+        commands: list[Command] = [
+            ("EVALSHA", own("known").sha, 1, self._keys.base, now, origin, *ids)
+            for ids in chunks([rows.ids[at] for at in some], CHUNK)
+        ]
+        flags = b"".join(self._send(commands)).decode()
+        answers = list(zip(some, flags, strict=True))
+        free = [at for at, flag in answers if flag == "0"]
+        return free, [at for at, flag in answers if flag == "="]
 
     def _add_officially(self, rows: Rows, some: Sequence[int]) -> list[int]:
         """Add jobs one by one; name those that were there already or not let in."""

@@ -42,8 +42,8 @@ from toril.storage.file.trouble import translate
 T = TypeVar("T")
 
 _CHUNK: Final = 500
-_ALWAYS: Final = 1 << 62
 _PLAIN: Final = ("kind", "job_id", "job_name", "attempt", "worker_id")
+_ALWAYS: Final = 1 << 62
 _FREE: Final = (
     "prev",
     "reason",

@@ -46,12 +46,12 @@ from toril.storage.redis.layout import (
 from toril.storage.redis.scan import SETS, scan
 from toril.storage.redis.scripts import script
 
-_FIELDS: Final = {kind.value: fields for kind, fields in codec.FREE_FIELDS.items()}
 _WIDTH: Final = 3 * CHUNK
 """Arguments of one call: three per job."""
 _IN_FLIGHT: Final = 8
 """Calls sent before the first is answered."""
 
+_FIELDS: Final = {kind.value: fields for kind, fields in codec.FREE_FIELDS.items()}
 _FREE: Final = (
     "reason",
     "delay_ms",
