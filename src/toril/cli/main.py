@@ -16,6 +16,7 @@ from toril.cli.lazy import Lazy, LazyGroup
 from toril.cli.output import Output
 
 COMMANDS = {
+    "demo": Lazy(home="toril.cli.demo", name="command", help="See it work, then a report of it."),
     "worker": Lazy(home="toril.cli.worker", name="command", help="Work the jobs of an app."),
     "call": Lazy(home="toril.cli.call", name="command", help="Run a task and print its result."),
     "enqueue": Lazy(home="toril.cli.enqueue", name="command", help="Hand in jobs."),
