@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -47,7 +49,12 @@ toril = click.version_option(__version__, message="%(prog)s %(version)s")(toril)
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command and leave with its exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)  # so that what was opened is closed
     sys.exit(run(sys.argv[1:] if args is None else args, Output()))
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def run(args: Sequence[str], output: Output) -> int:
