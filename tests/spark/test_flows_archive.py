@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.program import toril
 from tests.servers import Server
 from tests.spark.flow_jobs import counts, finish, peek, retry, states
 from toril.errors import InvalidOption, StorageError
@@ -144,28 +142,18 @@ def test_a_crash_before_the_purge_loses_nothing_and_the_next_run_goes_on(
     check_going_on(spark, server.url, queue, tmp_path, proven)
 
 
-PROGRAM = """
-import sys
-from toril.spark import open_session
-from toril.spark.flows.archive import archive
-
-spark = open_session("local[2]", settings={"spark.driver.memory": "512m"})
-archive(spark, sys.argv[1], sys.argv[2], url=sys.argv[3])
-"""
-
-
 def test_a_process_killed_half_way_through_the_purge_is_followed_up(
     spark: SparkSession, server: Server, queue: str, tmp_path: Path
 ) -> None:
     finish(server.url, queue, {f"job-{number}": b"1" for number in range(5000)})
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, queue, str(tmp_path), server.url],
-        env={**os.environ, "TORIL_FAIL": "archive_purging:kill"},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = toril(
+        *("spark", "archive", queue, str(tmp_path), "--url", server.url, "--master", "local[2]"),
+        *("--conf", "spark.driver.memory=512m"),
+        timeout=280,
+        TORIL_FAIL="archive_purging:kill",
     )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert done.code == -signal.SIGKILL, done.err
+    assert [line for line in done.err.splitlines() if not line.startswith("archive  ")] == []
     assert counts(server.url, queue).completed == 1000
     assert (len(named(tmp_path, MANIFESTS)), len(named(tmp_path, PURGED))) == (1, 0)
     retry(server.url, queue, [one.spec.id for one in peek(server.url, queue, 1)])

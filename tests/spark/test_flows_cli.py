@@ -35,7 +35,7 @@ def test_a_queue_is_loaded_worked_replayed_exported_and_archived(
     at = ("--url", server.url)
     mails = tmp_path / "mails.csv"
     mails.write_text("to,n\n" + "".join(f"ada-{n},{n}\n" for n in range(20)))
-    out, err = call("ingest", str(mails), queue, "--id-column", "to", *at)
+    out, err = call("ingest", str(mails), queue, "--id-column", "to", "-q", *at)
     assert out.startswith("read 20 rows: 20 jobs created, 0 were there already, ")
     assert err == ""
     assert document("ingest", str(mails), queue, "--id-column", "to", *at)["duplicates"] == 20
