@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ from toril.spark.flows.archive import MANIFESTS, PURGED, RUNS, archive, read_arc
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+ARCHIVING = sys.modules[archive.__module__]
 
 
 @pytest.fixture(params=["redis", "bullmq"])
@@ -91,7 +95,7 @@ def test_nothing_is_deleted_when_the_files_are_not_what_was_read(
             (run,) = (tmp_path / RUNS).iterdir()
             next(run.glob("*.parquet")).unlink()
 
-    monkeypatch.setattr("toril.spark.flows.archive.passing", spoil)
+    monkeypatch.setattr(ARCHIVING, "passing", spoil)
     with pytest.raises(StorageError, match="nothing was deleted from the store"):
         archive(spark, queue, str(tmp_path), url=server.url)
     monkeypatch.undo()
@@ -132,7 +136,7 @@ def test_a_crash_before_the_purge_loses_nothing_and_the_next_run_goes_on(
         if point == where:
             raise Crash
 
-    monkeypatch.setattr("toril.spark.flows.archive.passing", crash)
+    monkeypatch.setattr(ARCHIVING, "passing", crash)
     with pytest.raises(Crash):
         archive(spark, queue, str(tmp_path), url=server.url)
     monkeypatch.undo()
@@ -173,7 +177,7 @@ def test_jobs_that_changed_since_they_were_archived_stay(
             retry(url, queue, ["b", "c"])
             finish(url, queue, {"b": b"3", "c": b"4"})
 
-    monkeypatch.setattr("toril.spark.flows.archive.passing", meanwhile)
+    monkeypatch.setattr(ARCHIVING, "passing", meanwhile)
     run = archive(spark, queue, str(tmp_path), url=url)
     assert (run.archived, run.purged, run.changed) == (3, 1, 2)
     assert states(url, queue, ["a", "b", "c"]) == [None, State.COMPLETED, State.COMPLETED]
