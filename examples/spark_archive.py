@@ -1,6 +1,7 @@
 """Move finished jobs to Parquet with Spark, and out of the store once they are safe there."""
 
 import asyncio
+from pathlib import Path
 
 from toril import MissingExtra, Queue, SyncQueue
 from toril.spark import open_session
@@ -25,12 +26,13 @@ def main() -> None:
         return
 
     asyncio.run(work())
-    run = archive(spark, "squares", "archive", url=URL)
+    path = str(Path("archive").resolve())
+    run = archive(spark, "squares", path, url=URL)
     print(f"archived: {run.archived}, deleted: {run.purged}, changed: {run.changed}")
     with SyncQueue("squares", URL) as queue:
         print("left in the store:", queue.get_job_counts().total)
 
-    jobs = read_archive(spark, "archive")
+    jobs = read_archive(spark, path)
     (row,) = jobs.where("id = 'square-7'").collect()
     print("square-7:", row["state"], row["data"], "->", row["result"])
 

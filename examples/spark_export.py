@@ -1,6 +1,7 @@
 """Write the results of completed jobs as a table with Spark."""
 
 import asyncio
+from pathlib import Path
 
 from toril import JobContext, MissingExtra, Queue
 from toril.spark import open_session
@@ -30,10 +31,10 @@ def main() -> None:
         return
 
     asyncio.run(work())
-    schema = "words int, longest string"
-    run = export(spark, "texts", "texts.parquet", schema=schema, overwrite=True, url=URL)
+    path, schema = str(Path("texts").resolve()), "words int, longest string"
+    run = export(spark, "texts", path, schema=schema, overwrite=True, url=URL)
     print(f"rows: {run.rows}, not fitting the schema: {run.unparsed}")
-    for row in spark.read.parquet("texts.parquet").orderBy("job_id").collect():
+    for row in spark.read.parquet(path).orderBy("job_id").collect():
         print(row["job_id"], row["words"], row["longest"], row["result_unparsed"])
 
 

@@ -16,7 +16,7 @@ def main() -> None:
         print(missing)
         return
 
-    orders = Path("orders.csv")
+    orders = Path("orders.csv").resolve()
     orders.write_text("number,total,urgent\n" + "".join(f"{n},{n * 10},1\n" for n in range(1000)))
 
     shape = Shape(

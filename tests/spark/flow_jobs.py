@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
+from toril.context import JobContext
+from toril.errors import PermanentError
 from toril.ids import token
 from toril.job import JobRecord, JobSpec, State
 from toril.outcome import Completed, Failed, Failure, Lease, Outcome
@@ -106,3 +108,10 @@ def retry(url: str, queue: str, ids: Sequence[str]) -> None:
         assert all(await storage.revive(queue, ids))
 
     on(url, run)
+
+
+def greet(job: JobContext[dict[str, str]]) -> str:
+    """Greet everybody but Bob: a handler to be named on a command line."""
+    if job.data["name"] == "bob":
+        raise PermanentError("not Bob")
+    return f"hello {job.data['name']}"

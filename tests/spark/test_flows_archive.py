@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.program import toril
 from tests.servers import Server
 from tests.spark.flow_jobs import counts, finish, peek, retry, states
 from toril.errors import InvalidOption, StorageError
@@ -20,6 +19,9 @@ from toril.spark.flows.archive import MANIFESTS, PURGED, RUNS, archive, read_arc
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+ARCHIVING = sys.modules[archive.__module__]
 
 
 @pytest.fixture(params=["redis", "bullmq"])
@@ -93,7 +95,7 @@ def test_nothing_is_deleted_when_the_files_are_not_what_was_read(
             (run,) = (tmp_path / RUNS).iterdir()
             next(run.glob("*.parquet")).unlink()
 
-    monkeypatch.setattr("toril.spark.flows.archive.passing", spoil)
+    monkeypatch.setattr(ARCHIVING, "passing", spoil)
     with pytest.raises(StorageError, match="nothing was deleted from the store"):
         archive(spark, queue, str(tmp_path), url=server.url)
     monkeypatch.undo()
@@ -134,7 +136,7 @@ def test_a_crash_before_the_purge_loses_nothing_and_the_next_run_goes_on(
         if point == where:
             raise Crash
 
-    monkeypatch.setattr("toril.spark.flows.archive.passing", crash)
+    monkeypatch.setattr(ARCHIVING, "passing", crash)
     with pytest.raises(Crash):
         archive(spark, queue, str(tmp_path), url=server.url)
     monkeypatch.undo()
@@ -144,28 +146,18 @@ def test_a_crash_before_the_purge_loses_nothing_and_the_next_run_goes_on(
     check_going_on(spark, server.url, queue, tmp_path, proven)
 
 
-PROGRAM = """
-import sys
-from toril.spark import open_session
-from toril.spark.flows.archive import archive
-
-spark = open_session("local[2]", settings={"spark.driver.memory": "512m"})
-archive(spark, sys.argv[1], sys.argv[2], url=sys.argv[3])
-"""
-
-
 def test_a_process_killed_half_way_through_the_purge_is_followed_up(
     spark: SparkSession, server: Server, queue: str, tmp_path: Path
 ) -> None:
     finish(server.url, queue, {f"job-{number}": b"1" for number in range(5000)})
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, queue, str(tmp_path), server.url],
-        env={**os.environ, "TORIL_FAIL": "archive_purging:kill"},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = toril(
+        *("spark", "archive", queue, str(tmp_path), "--url", server.url, "--master", "local[2]"),
+        *("--conf", "spark.driver.memory=512m"),
+        timeout=280,
+        TORIL_FAIL="archive_purging:kill",
     )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert done.code == -signal.SIGKILL, done.err
+    assert [line for line in done.err.splitlines() if not line.startswith("archive  ")] == []
     assert counts(server.url, queue).completed == 1000
     assert (len(named(tmp_path, MANIFESTS)), len(named(tmp_path, PURGED))) == (1, 0)
     retry(server.url, queue, [one.spec.id for one in peek(server.url, queue, 1)])
@@ -185,7 +177,7 @@ def test_jobs_that_changed_since_they_were_archived_stay(
             retry(url, queue, ["b", "c"])
             finish(url, queue, {"b": b"3", "c": b"4"})
 
-    monkeypatch.setattr("toril.spark.flows.archive.passing", meanwhile)
+    monkeypatch.setattr(ARCHIVING, "passing", meanwhile)
     run = archive(spark, queue, str(tmp_path), url=url)
     assert (run.archived, run.purged, run.changed) == (3, 1, 2)
     assert states(url, queue, ["a", "b", "c"]) == [None, State.COMPLETED, State.COMPLETED]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from tests.servers import Server
 from tests.spark.flow_jobs import counts, take_all
@@ -24,9 +27,9 @@ def call(*args: str, code: int = 0) -> tuple[str, str]:
     return out.getvalue(), err.getvalue()
 
 
-def document(*args: str) -> Any:
+def document(*args: str, code: int = 0) -> Any:
     """Run a command with --json; give its document."""
-    return json.loads(call(*args, "--json", "-q")[0])
+    return json.loads(call(*args, "--json", "-q", code=code)[0])
 
 
 def test_a_queue_is_loaded_worked_replayed_exported_and_archived(
@@ -35,7 +38,7 @@ def test_a_queue_is_loaded_worked_replayed_exported_and_archived(
     at = ("--url", server.url)
     mails = tmp_path / "mails.csv"
     mails.write_text("to,n\n" + "".join(f"ada-{n},{n}\n" for n in range(20)))
-    out, err = call("ingest", str(mails), queue, "--id-column", "to", *at)
+    out, err = call("ingest", str(mails), queue, "--id-column", "to", "-q", *at)
     assert out.startswith("read 20 rows: 20 jobs created, 0 were there already, ")
     assert err == ""
     assert document("ingest", str(mails), queue, "--id-column", "to", *at)["duplicates"] == 20
@@ -67,3 +70,31 @@ def test_a_wrong_condition_is_misuse(spark: SparkSession, server: Server, queue:
     _, err = call("replay", queue, "--where", "reasn = 1", "--url", server.url, code=2)
     assert err.startswith("toril: replay: where 'reasn = 1': ")
     assert len(err.splitlines()) <= 6
+
+
+def test_a_fleet_works_a_queue_and_a_report_tells_of_it(
+    spark: SparkSession,
+    server: Server,
+    queue: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = ("--url", server.url)
+    names = tmp_path / "names.csv"
+    names.write_text("name\nada\nbob\n")
+    call("ingest", str(names), queue, "--id-column", "name", "-q", *at)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    handler = "tests.spark.flow_jobs:greet"
+    found = document("fleet", queue, handler, "--tasks", "1", "--until-drained", *at, code=1)
+    assert (found["completed"], found["failed"]) == (1, 1)
+    lake, page = str(tmp_path / "lake"), tmp_path / "report.html"
+    out, _ = call("report", queue, "--lake", lake, "--out", str(page), *at)
+    assert out.splitlines()[-1] == f"wrote {page}"
+    assert queue in page.read_text(encoding="utf-8")
+    gold = tmp_path / "gold"
+    found = document("analyze", queue, "--lake", lake, "--out", str(gold), "--format", "csv", *at)
+    (totals,) = found["totals"]
+    assert (totals["added"], totals["completed"], totals["failed"]) == (2, 1, 1)
+    assert (found["events"], (gold / "totals").is_dir()) == (0, True)
