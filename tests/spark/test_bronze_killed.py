@@ -80,6 +80,7 @@ def test_a_million_events_survive_many_kills(
     check(spark, url, lake, LONG)
 
 
+@pytest.mark.timeout(600)
 def test_executors_of_a_cluster_read_each_event_once_though_tasks_run_twice(
     server: Server, tmp_path: Path
 ) -> None:
@@ -100,5 +101,5 @@ def test_executors_of_a_cluster_read_each_event_once_though_tasks_run_twice(
         "queues": ["q"],
         "url_env": "QUEUE_URL",
     }
-    _, told = run(given, QUEUE_URL=url)
+    _, told = run(given, QUEUE_URL=url, SPARK_WORKER_DIR=str(tmp_path / "work"))
     assert (told["rows"], told["held"], told["once"]) == (40_000, 40_000, 40_000)
