@@ -101,5 +101,5 @@ def test_executors_of_a_cluster_read_each_event_once_though_tasks_run_twice(
         "queues": ["q"],
         "url_env": "QUEUE_URL",
     }
-    _, told = run(given, QUEUE_URL=url, SPARK_WORKER_DIR=str(tmp_path / "work"))
+    _, told = run(given, QUEUE_URL=url)
     assert (told["rows"], told["held"], told["once"]) == (40_000, 40_000, 40_000)

@@ -68,6 +68,21 @@ def test_script_and_bulk_reader_tell_the_same_retries(server: Server, seed: int)
     client.close()
 
 
+async def test_a_long_page_is_read_in_short_ones(server: Server) -> None:
+    url = f"bullmq+{server.url}?prefix=j{ulid()}"
+    address = parse_url(url)
+    client, keys = SyncClient(address), keys_of(address, "q")
+    fill(client, keys, Random(1), 900)
+    client.close()
+    storage = BullmqStorage(url)
+    await storage.open()
+    whole = list(await storage.events("q", Cursor.START, limit=10_000))
+    assert len(whole) > 750
+    assert list(await storage.events("q", Cursor.START, limit=600)) == whole[:600]
+    assert list(await storage.events("q", whole[99].cursor, whole[700].cursor)) == whole[100:701]
+    await storage.close()
+
+
 ODD: tuple[tuple[Argument, ...], ...] = (
     ("event", "added", "jobId", "a", "name", "greet"),
     ("event", "delayed", "jobId", "a", "delay", "99999999999999"),
