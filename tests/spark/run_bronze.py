@@ -8,12 +8,16 @@ Prints one line of JSON: what `bronze` told, and how many rows the lake holds.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 
 def main(text: str) -> None:
     """Do what the text says."""
+    import pyspark
+
     from toril.spark import open_session
     from toril.spark.analytics import bronze, read_bronze
 
@@ -30,7 +34,9 @@ def main(text: str) -> None:
         "once": events.select("queue", "number", "kind").distinct().count(),
     }
     print(json.dumps(told), flush=True)
+    logs = Path(pyspark.__file__).parent / "work" / spark.sparkContext.applicationId
     spark.stop()
+    shutil.rmtree(logs, ignore_errors=True)  # executors of a local cluster write nowhere else
 
 
 if __name__ == "__main__":

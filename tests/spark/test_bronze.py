@@ -113,8 +113,11 @@ def test_a_lost_checkpoint_is_refused_and_rebuilt_without_doubles(
     add_jobs(url, "q", 10, first=20)
     with pytest.raises(StorageError, match=r"the checkpoint is gone.*rebuild"):
         bronze(spark, str(lake), queues=["q"], url=url)
+    with pytest.raises(InvalidInput, match=r"must name all queues of the lake.*missing: q"):
+        bronze(spark, str(lake), queues=["r"], url=url, rebuild=True)
     assert bronze(spark, str(lake), queues=["q"], url=url, rebuild=True).rows == 20
     assert held(spark, lake) == in_store(url, "q")
+    assert bronze(spark, str(lake), queues=["r"], url=url).batches == 0
     assert bronze(spark, str(lake), queues=["q"], url=url).batches == 0
 
 

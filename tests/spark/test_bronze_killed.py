@@ -80,6 +80,7 @@ def test_a_million_events_survive_many_kills(
     check(spark, url, lake, LONG)
 
 
+@pytest.mark.timeout(600)
 def test_executors_of_a_cluster_read_each_event_once_though_tasks_run_twice(
     server: Server, tmp_path: Path
 ) -> None:
