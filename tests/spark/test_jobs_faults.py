@@ -61,7 +61,7 @@ def orders(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(0, count, 1, 2).selectExpr("concat('order-', id) AS id", "id AS number")
 
 
-def ids_of(bulk: Bulk, queue: str) -> list[object]:
+def ids_of(bulk: Bulk, queue: str) -> list[str]:
     """The ids of all waiting jobs, sorted."""
     cuts = bulk.cut_jobs(queue, State.WAITING, 1)
     pages = [page for cut in cuts for page in bulk.scan_jobs(queue, cut, ["id"])]
@@ -156,6 +156,15 @@ def test_a_bad_row_is_named_and_nothing_of_its_batch_is_written(
     with pytest.raises(Exception, match="row with id 'order-77': column 'x': nan is not JSON"):
         write_jobs(frame.coalesce(1), queue, {"url": url, "idColumn": "id"})
     assert bulk.counts(queue)[State.WAITING] == 0
+
+
+def test_one_id_in_two_tasks_is_refused_where_the_write_must_be_new(
+    spark: SparkSession, server: Server, queue: str
+) -> None:
+    frame = spark.range(0, 2, 1, 2).selectExpr("'the-same' AS id")
+    options = {"url": server.url, "idColumn": "id", "onDuplicate": "fail"}
+    with pytest.raises(Exception, match="the first is 'the-same'"):
+        write_jobs(frame, queue, options)
 
 
 @pytest.mark.usefixtures("small_batches")

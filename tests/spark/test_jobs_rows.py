@@ -19,6 +19,7 @@ from toril.errors import InvalidInput, InvalidOption, UnsupportedFeature
 from toril.ids import content_id
 from toril.job import Terms
 from toril.retry import Backoff
+from toril.spark.jobs_read import to_arrow
 from toril.spark.jobs_rows import ROW_OPTIONS, Rows, RowsPlan
 from toril.spark.jobs_source import JobsSource
 from toril.spark.options import Options
@@ -333,6 +334,21 @@ def test_a_read_that_cannot_be_done_is_refused(given: dict[str, str], message: s
     with pytest.raises(InvalidInput) as caught:
         JobsSource({"url": "redis://127.0.0.1:1", **given}).reader(schema(id=t.StringType()))
     assert message in str(caught.value)
+
+
+def test_numbers_that_a_column_cannot_hold_are_bent_to_fit() -> None:
+    columns: dict[str, list[object]] = {
+        "id": ["a", "b"],
+        "max_attempts": [2**53, 3],
+        "created_ms": [10**18, 1],
+        "finished_ms": [None, 5],
+    }
+    kinds = {"max_attempts": "int", "created_at": "timestamp", "finished_at": "timestamp"}
+    found = to_arrow(columns, "q", kinds)
+    assert found.column("max_attempts").to_pylist() == [2**31 - 1, 3]
+    created = found.column("created_at").cast(pa.int64()).to_pylist()
+    assert created == [253_402_300_799_999_000, 1000]
+    assert found.column("finished_at").cast(pa.int64()).to_pylist() == [None, 5000]
 
 
 def test_a_storage_of_one_machine_is_refused_on_a_cluster() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.servers import Server
 from toril.ids import ulid
 from toril.job import JobSpec, State, Terms
-from toril.outcome import Completed, Failed, Failure
+from toril.outcome import Completed, Failed, Failure, Outcome
 from toril.resp.sync import SyncClient
 from toril.resp.url import parse_url
 from toril.spark import register, write_jobs
@@ -74,7 +74,7 @@ async def fill(url: str, queue: str) -> None:
     await storage.enqueue(queue, specs)
     claim = Claim(token=ulid(), worker_id="w", count=4, lease_ms=60_000)
     leases = {job.spec.id: job.lease for job in (await storage.claim(queue, claim)).jobs}
-    outcomes = [
+    outcomes: list[Outcome] = [
         Completed(lease=leases["done-1"], result=b'{"ok":true}'),
         Completed(lease=leases["done-2"], result=b"null"),
         Failed(lease=leases["bad"], failure=Failure(kind="ValueError", reason="no good")),
