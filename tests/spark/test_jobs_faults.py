@@ -150,12 +150,29 @@ def test_jobs_of_others_are_refused_where_the_write_must_be_new(
 
 
 def test_a_bad_row_is_named_and_nothing_of_its_batch_is_written(
-    spark: SparkSession, url: str, bulk: Bulk, queue: str
+    spark: SparkSession, server: Server, queue: str
 ) -> None:
     frame = orders(spark, 100).selectExpr("id", "if(number = 77, double('NaN'), number) AS x")
     with pytest.raises(Exception, match="row with id 'order-77': column 'x': nan is not JSON"):
-        write_jobs(frame.coalesce(1), queue, {"url": url, "idColumn": "id"})
+        write_jobs(frame.coalesce(1), queue, {"url": server.url, "idColumn": "id"})
+    bulk = open_bulk(server.url)
     assert bulk.counts(queue)[State.WAITING] == 0
+    bulk.close()
+
+
+def test_bytes_that_a_wire_cannot_hold_are_refused_before_any_of_their_batch(
+    server: Server, queue: str
+) -> None:
+    url = f"bullmq+{server.url}"
+    fields = [t.StructField("id", t.StringType()), t.StructField("raw", t.BinaryType())]
+    options = {"url": url, "queue": queue, "idColumn": "id", "payloadColumn": "raw"}
+    writer = JobsSource({**options, "pipelineSize": "1"}).writer(t.StructType(fields), False)
+    rows = pa.record_batch([pa.array(["a", "b"]), pa.array([b"1", b"\xff"])], names=["id", "raw"])
+    with pytest.raises(InvalidInput, match="data of job 'b': 1 bytes that are not UTF-8"):
+        writer.write(iter([rows]))
+    bulk = open_bulk(url)
+    assert bulk.counts(queue)[State.WAITING] == 0
+    bulk.close()
 
 
 def test_one_id_in_two_tasks_is_refused_where_the_write_must_be_new(

@@ -89,8 +89,10 @@ class WritePlan:
         """Send a batch in pieces. Only a write that must not meet others' jobs marks its own."""
         origin = f"{self.run}-{_partition()}" if self.fail_on_duplicate else ""
         created = duplicates = 0
-        for first in range(0, len(rows.ids), self.pipeline_size):
-            some = slice(first, first + self.pipeline_size)
+        # Only the storage can tell whether it takes any bytes; it does before it writes.
+        size = self.pipeline_size if self.rows.raw is None else max(1, len(rows.ids))
+        for first in range(0, len(rows.ids), size):
+            some = slice(first, first + size)
             written = bulk.write_jobs(
                 self.queue,
                 rows.ids[some],
