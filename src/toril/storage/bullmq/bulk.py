@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
@@ -31,7 +32,7 @@ from toril.storage.bullmq.official import own, scripts
 from toril.storage.bullmq.produce import read_found
 from toril.storage.bullmq.scan import LINES, scan
 from toril.storage.bullmq.scripts import USED
-from toril.storage.bullmq.stream import LATEST, PAGE, Stream, append_entry
+from toril.storage.bullmq.stream import LATEST, PAGE, Stream, to_columns
 from toril.storage.columns import (
     Columns,
     EventColumns,
@@ -124,26 +125,22 @@ class BullmqBulk:
     ) -> EventPage:
         """Read up to `limit` events, or one more to have both of a number."""
         start = self._locate(queue, after)
-        place, columns = whole(start), no_events()
-        first = place
+        place = whole(start)
         stop = None if until is None else _number_of(until)
         bound = None if until is None or stop is None else _bound(until, stop)
-        inside = start != place
-        while len(columns["number"]) < limit and (stop is None or place.part < stop):
-            room = min(limit - len(columns["number"]), PAGE)
-            count = room if stop is None else min(room, stop - place.part)
-            found = self._stream(queue).read(place, bound, count)
-            for at, (raw_id, _) in enumerate(found.entries):
-                retried = at in found.retried and not inside
-                inside = False
-                place = cursor_of(raw_id, place.part + 1)
-                append_entry(columns, place.part, raw_id, found.fields[at], retried)
-                if len(columns["number"]) >= limit:
-                    break
-            if len(found.entries) < count:
-                break
-        self._last[queue] = place
-        return EventPage(columns=columns, reached=place, seen=place.part - first.part)
+        count = min(limit, PAGE) if stop is None else min(limit, PAGE, stop - place.part)
+        if count <= 0:
+            return EventPage(columns=no_events(), reached=place, seen=0)
+        found = self._stream(queue).read(place, bound, count)
+        if start != place:  # inside the first entry, whose retry is told already
+            found = replace(found, retried=set(found.retried) - {0})
+        found = found.cut(limit)
+        reached = place
+        if found.entries:
+            reached = cursor_of(found.entries[-1][0], place.part + len(found.entries))
+        self._last[queue] = reached
+        columns = to_columns(found, place.part + 1)
+        return EventPage(columns=columns, reached=reached, seen=reached.part - place.part)
 
     def _locate(self, queue: str, cursor: Cursor) -> Cursor:
         """Find the whole cursor of one that is a number only."""

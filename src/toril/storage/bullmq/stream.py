@@ -14,7 +14,7 @@ from toril.storage.bullmq.link import check_reply
 from toril.storage.bullmq.observe import PREVIOUS, before, check_trimmed, cursor_of, stream_id
 from toril.storage.bullmq.official import own
 from toril.storage.bullmq.retries import FAR, Entry, Fields, candidates, fields_of, judge
-from toril.storage.columns import EventColumns, Span
+from toril.storage.columns import EventColumns, Span, no_events
 
 PAGE: Final = 2000
 """Entries per call: keeps XRANGE under two milliseconds of server time."""
@@ -23,6 +23,27 @@ LATEST: Final = 1 << 62
 """The time of a cursor that is only a number to stop at."""
 
 _KINDS: Final = {kind.value.encode(): kind.value for kind in EventKind}
+_TEXTS: Final = {
+    "job_id": b"jobId",
+    "job_name": b"name",
+    "prev": b"prev",
+    "reason": b"failedReason",
+    "dedup_id": b"deduplicationId",
+    "other_id": b"deduplicatedJobId",
+}
+_NUMBERS: Final = {"attempt": b"attemptsMade", "delay_ms": b"delay", "count": b"count"}
+_UNTOLD: Final = (
+    "job_name",
+    "attempt",
+    "prev",
+    "reason",
+    "result_size",
+    "progress",
+    "dedup_id",
+    "other_id",
+    "count",
+)
+"""What the event a retry was read from tells, and the retry does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +53,17 @@ class Entries:
     entries: Sequence[Entry]
     fields: Sequence[Fields]
     retried: Collection[int]
+
+    def cut(self, rows: int) -> Entries:
+        """Keep the first entries that tell at least so many events, both of a retry."""
+        if not self.retried or len(self.entries) + len(self.retried) <= rows:
+            return self
+        told = 0
+        for at in range(len(self.entries)):
+            if told >= rows:
+                return Entries(self.entries[:at], self.fields[:at], self.retried)
+            told += 1 + (at in self.retried)
+        return self
 
 
 class Stream:
@@ -107,77 +139,69 @@ class Stream:
         return cast("list[Any]", replies)
 
 
-def append_entry(
-    columns: EventColumns, number: int, raw_id: bytes, fields: Fields, retried: bool
-) -> None:
-    """Append the events that one entry tells."""
-    kind = _KINDS.get(fields.get(b"event", b""))
-    if kind is None:  # an event of somebody's own
-        return
-    time_ms = int(raw_id.partition(b"-")[0])
-    job_id = _text(fields.get(b"jobId"))
-    delay = fields.get(b"delay")
-    delay_ms = None if delay is None or (due := _number(delay)) is None else max(0, due - time_ms)
-    if retried:
-        _append(columns, number, "retrying", time_ms, job_id, delay_ms=delay_ms or 0)
-    if len(fields) == 2 and job_id is not None:
-        _append(columns, number, kind, time_ms, job_id)
-        return
-    prev = _text(fields.get(b"prev"))
-    result = fields.get(b"returnvalue")
-    _append(
-        columns,
-        number,
-        kind,
-        time_ms,
-        job_id,
-        job_name=_text(fields.get(b"name")),
-        attempt=_number(fields.get(b"attemptsMade")),
-        prev=prev if prev is None else PREVIOUS.get(prev, prev),
-        reason=_text(fields.get(b"failedReason")),
-        delay_ms=delay_ms,
-        result_size=None if result is None else len(result),
-        progress=_text(fields.get(b"data")) if kind == "progress" else None,
-        dedup_id=_text(fields.get(b"deduplicationId") or fields.get(b"debounceId")),
-        other_id=_text(fields.get(b"deduplicatedJobId")),
-        count=_number(fields.get(b"count")),
-    )
+def to_columns(found: Entries, first: int) -> EventColumns:
+    """Make columns of entries, the first of which has the number `first`."""
+    kinds = [_KINDS.get(one.get(b"event", b"")) for one in found.fields]
+    times = [int(raw_id.partition(b"-")[0]) for raw_id, _ in found.entries]
+    rows = cast("dict[str, list[Any]]", no_events())
+    rows["number"] = list(range(first, first + len(kinds)))
+    rows["kind"], rows["time_ms"] = kinds, times
+    present = set().union(*found.fields)
+    for name, key in _TEXTS.items():
+        if key in present:
+            rows[name] = [_text(one.get(key)) for one in found.fields]
+    for name, key in _NUMBERS.items():
+        if key in present:
+            rows[name] = [_number(one.get(key)) for one in found.fields]
+    _mend(rows, found.fields, present)
+    for name, values in rows.items():
+        if not values:
+            rows[name] = [None] * len(kinds)
+    if found.retried or None in kinds:
+        rows = _told(rows, kinds, found.retried)
+    return cast("EventColumns", rows)
 
 
-def _append(
-    columns: EventColumns,
-    number: int,
-    kind: str,
-    time_ms: int,
-    job_id: str | None,
-    *,
-    job_name: str | None = None,
-    attempt: int | None = None,
-    prev: str | None = None,
-    reason: str | None = None,
-    delay_ms: int | None = None,
-    result_size: int | None = None,
-    progress: str | None = None,
-    dedup_id: str | None = None,
-    other_id: str | None = None,
-    count: int | None = None,
-) -> None:
-    columns["number"].append(number)
-    columns["kind"].append(kind)
-    columns["time_ms"].append(time_ms)
-    columns["job_id"].append(job_id)
-    columns["job_name"].append(job_name)
-    columns["attempt"].append(attempt)
-    columns["worker_id"].append(None)
-    columns["prev"].append(prev)
-    columns["reason"].append(reason)
-    columns["delay_ms"].append(delay_ms)
-    columns["duration_ms"].append(None)
-    columns["result_size"].append(result_size)
-    columns["progress"].append(progress)
-    columns["dedup_id"].append(dedup_id)
-    columns["other_id"].append(other_id)
-    columns["count"].append(count)
+def _mend(rows: dict[str, list[Any]], fields: Sequence[Fields], present: Collection[bytes]) -> None:
+    """Turn what the wire says otherwise into what our columns mean."""
+    if rows["prev"]:
+        rows["prev"] = [PREVIOUS.get(one, one) for one in rows["prev"]]
+    if rows["delay_ms"]:  # the wire tells when a job is due
+        pairs = zip(rows["delay_ms"], rows["time_ms"], strict=True)
+        rows["delay_ms"] = [None if due is None else max(0, due - time) for due, time in pairs]
+    if b"returnvalue" in present:
+        results = (one.get(b"returnvalue") for one in fields)
+        rows["result_size"] = [None if one is None else len(one) for one in results]
+    if b"data" in present:
+        rows["progress"] = [
+            _text(one.get(b"data")) if one.get(b"event") == b"progress" else None for one in fields
+        ]
+    if b"debounceId" in present:
+        olds = [_text(one.get(b"debounceId")) for one in fields]
+        pairs = zip(rows["dedup_id"] or olds, olds, strict=True)
+        rows["dedup_id"] = [new or old for new, old in pairs]
+
+
+def _told(
+    rows: dict[str, list[Any]], kinds: Sequence[str | None], retried: Collection[int]
+) -> dict[str, list[Any]]:
+    """Put a retry before each event that tells one; leave out events of somebody's own."""
+    order: list[int] = []
+    retries: list[int] = []
+    for at, kind in enumerate(kinds):
+        if kind is None:
+            continue
+        if at in retried:
+            retries.append(len(order))
+            order.append(at)
+        order.append(at)
+    rows = {name: [values[at] for at in order] for name, values in rows.items()}
+    for at in retries:
+        for name in _UNTOLD:
+            rows[name][at] = None
+        rows["kind"][at] = "retrying"
+        rows["delay_ms"][at] = rows["delay_ms"][at] or 0
+    return rows
 
 
 def _text(raw: bytes | None) -> str | None:

@@ -43,6 +43,7 @@ T = TypeVar("T")
 
 _CHUNK: Final = 500
 _ALWAYS: Final = 1 << 62
+_PLAIN: Final = ("kind", "job_id", "job_name", "attempt", "worker_id")
 _FREE: Final = (
     "prev",
     "reason",
@@ -243,16 +244,18 @@ def _append_events(
     """Append the events of one row that lie after one number and up to another."""
     first = last - len(packed) + 1
     low, high = max(0, after + 1 - first), min(len(packed), end + 1 - first)
+    if low >= high:
+        return
     rows = cast("dict[str, list[Any]]", columns)
-    for number, event in enumerate(packed[low:high], first + low):
-        kind, job_id, job_name, attempt, worker_id, extras = event
-        rows["number"].append(number)
-        rows["kind"].append(kind)
-        rows["time_ms"].append(time_ms)
-        rows["job_id"].append(job_id)
-        rows["job_name"].append(job_name)
-        rows["attempt"].append(attempt)
-        rows["worker_id"].append(worker_id)
-        more = extras or {}
-        for name in _FREE:
-            rows[name].append(more.get(name))
+    at = len(rows["number"])
+    *plain, extras = zip(*packed[low:high], strict=True)
+    rows["number"] += range(first + low, first + high)
+    rows["time_ms"] += [time_ms] * (high - low)
+    for name, values in zip(_PLAIN, plain, strict=True):
+        rows[name] += values
+    for name in _FREE:
+        rows[name] += [None] * (high - low)
+    for row, more in enumerate(extras, at):
+        if more:
+            for name, value in more.items():
+                rows[name][row] = value
