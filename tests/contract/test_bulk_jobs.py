@@ -12,6 +12,7 @@ import pytest
 from tests.servers import Server
 from toril import InvalidOption, Queue, Worker
 from toril.context import JobContext
+from toril.event import Cursor, EventKind
 from toril.ids import ulid
 from toril.job import FINISHED, Dedup, State, Terms
 from toril.outcome import Completed
@@ -213,3 +214,25 @@ def test_a_state_without_jobs_has_nothing_to_read(bulk: Bulk) -> None:
     for state in State:
         assert read(bulk, state, parts=2)["id"] == []
         assert state not in FINISHED or bulk.cut_jobs("q", state, 2, 1, 2) is not None
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_new_jobs_among_known_ones_are_added(
+    bulk: Bulk, storage: Storage, paused: bool
+) -> None:
+    ids = [f"row-{number}" for number in range(300)]
+    bulk.write_jobs("q", ids[::3], [b"1"] * 100)
+    await storage.pause("q", paused)
+    written = bulk.write_jobs("q", [*ids, "row-5"], [b"2"] * 301)
+    assert (written.created, written.duplicates, written.first_duplicate) == (200, 101, "row-0")
+    found = read(bulk, State.WAITING, ("id", "payload"))
+    assert sorted(map(str, found["id"])) == sorted(ids)
+    assert found["payload"].count(b"1") == 100
+
+
+async def test_known_jobs_are_told_as_duplicates(bulk: Bulk, storage: Storage) -> None:
+    bulk.write_jobs("q", ["a", "b"], [b"1", b"1"])
+    bulk.write_jobs("q", ["b"], [b"1"])
+    events = await storage.events("q", Cursor.START)
+    told = [event.job_id for event in events if event.kind is EventKind.DUPLICATED]
+    assert told == ["b"]

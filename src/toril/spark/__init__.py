@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from toril.spark.fleet import SparkWorkerFleet
     from toril.spark.fleet_count import FleetProgress, FleetResult, TaskCount
     from toril.spark.fleet_handle import FleetHandle
+    from toril.spark.jobs_save import write_jobs
     from toril.spark.register import register
     from toril.spark.report.page import write_report
     from toril.spark.session import open_session
@@ -24,6 +25,7 @@ _HOMES = {
     "open_session": "session",
     "register": "register",
     "spark_batch": "batch",
+    "write_jobs": "jobs_save",
     "write_report": "report.page",
 }
 
@@ -38,6 +40,7 @@ __all__ = [
     "open_session",
     "register",
     "spark_batch",
+    "write_jobs",
     "write_report",
 ]
 

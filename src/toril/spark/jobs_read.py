@@ -25,6 +25,10 @@ _SOURCES: Final = {
     "finished_at": "finished_ms",
 }
 """The store's column behind one of the table's, if it has another name."""
+_LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999."""
+_AS_TEXT: Final = frozenset({"data", "progress", "result"})
+"""Columns of text that the store has as bytes."""
 
 
 class JobsPartition(InputPartition):
@@ -91,21 +95,28 @@ def to_arrow(columns: Columns, queue: str, chosen: dict[str, str]) -> pa.RecordB
     count = len(columns["id"])
     arrays = []
     for field in schema:
+        values = columns.get(_SOURCES.get(field.name, field.name), [])
         if field.name == "queue":
             arrays.append(pa.repeat(queue, count))
+        elif field.name in _AS_TEXT:
+            arrays.append(_text(values))
         else:
-            arrays.append(_array(columns[_SOURCES.get(field.name, field.name)], field.type))
+            arrays.append(_array(values, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _array(values: list[object], kind: pa.DataType) -> pa.Array:
+    """Make a column; numbers that Node may store and the column cannot hold are bent to fit."""
     import pyarrow as pa
 
-    if pa.types.is_timestamp(kind):
-        return pa.array(values, pa.timestamp("ms", tz="UTC")).cast(kind)
-    if pa.types.is_string(kind) and any(isinstance(value, bytes) for value in values):
-        return _text(values)
-    return pa.array(values, kind)
+    is_time = pa.types.is_timestamp(kind)
+    stored = pa.timestamp("ms", tz="UTC") if is_time else kind
+    try:
+        return pa.array(values, stored).cast(kind)
+    except (pa.ArrowInvalid, OverflowError):
+        most = _LAST_MS if is_time else (1 << kind.bit_width - 1) - 1
+        bent = [None if one is None else min(cast("int", one), most) for one in values]
+        return pa.array(bent, stored).cast(kind)
 
 
 def _text(values: list[object]) -> pa.Array:

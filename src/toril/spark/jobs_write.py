@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -86,10 +87,12 @@ class WritePlan:
 
     def _send(self, bulk: Bulk, rows: Rows) -> Count:
         """Send a batch in pieces. Only a write that must not meet others' jobs marks its own."""
-        origin = self.run if self.fail_on_duplicate else ""
+        origin = f"{self.run}-{_partition()}" if self.fail_on_duplicate else ""
         created = duplicates = 0
-        for first in range(0, len(rows.ids), self.pipeline_size):
-            some = slice(first, first + self.pipeline_size)
+        # Only the storage can tell whether it takes any bytes; it does before it writes.
+        size = self.pipeline_size if self.rows.raw is None else max(1, len(rows.ids))
+        for first in range(0, len(rows.ids), size):
+            some = slice(first, first + size)
             written = bulk.write_jobs(
                 self.queue,
                 rows.ids[some],
@@ -183,6 +186,12 @@ class JobsStreamWriter(DataSourceStreamArrowWriter):
     ) -> None:
         """Undo nothing."""
         self.plan.regret()
+
+
+def _partition() -> int:
+    """The number that a task shares with its repeats only."""
+    task = TaskContext.get()
+    return 0 if task is None else task.partitionId()
 
 
 def _sum(counts: Sequence[Count]) -> Count:

@@ -76,6 +76,9 @@ def pick(columns: Columns, wanted: Sequence[bool]) -> Columns:
     """Leave out rows."""
     if all(wanted):
         return columns
+    first = wanted.index(True) if True in wanted else len(wanted)
+    if all(wanted[first:]):  # what was read again stands in front
+        return {name: values[first:] for name, values in columns.items()}
     return {
         name: [one for one, keep in zip(values, wanted, strict=True) if keep]
         for name, values in columns.items()

@@ -260,7 +260,7 @@ def number(fields: Fields, name: bytes) -> int:
         return 0
     try:
         return int(float(raw))
-    except ValueError:
+    except (ValueError, OverflowError):  # not a number, or not a finite one
         return 0
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from toril.job import State
 from toril.storage.bullmq import codec
-from toril.storage.bullmq.terms import PRIVATE, read_terms
+from toril.storage.bullmq.terms import whole
 from toril.storage.columns import Columns, Slice
 from toril.storage.columns_walk import Page, walk_line, walk_sorted
 
@@ -136,13 +136,8 @@ def _due(rows: _Rows) -> list[object]:
 
 
 def _max_attempts(rows: _Rows) -> list[object]:
-    found: list[object] = []
-    for raw in rows.raw["opts"]:
-        options = codec.read_options({} if raw is None else {b"opts": raw})
-        private = options.get(PRIVATE)
-        terms = read_terms(0, options, private if isinstance(private, dict) else {})
-        found.append(terms.attempts)
-    return found
+    options = (codec.read_options({b"opts": raw or b"{}"}) for raw in rows.raw["opts"])
+    return [max(1, whole(one.get("attempts"))) for one in options]
 
 
 def _made(rows: _Rows) -> list[object]:

@@ -196,9 +196,10 @@ class RedisBulk:
         base = base_of(self.address.prefix, queue)
         if state is State.WAITING:
             return cut_line(state, parts, self.counts(queue)[state])
-        key = base + SETS[state]
+        if state is State.ACTIVE:  # its scores are the ends of leases, which are prolonged
+            return (Slice(state=state, count=self.counts(queue)[state]),)
         call = partial(self._client.call, base)
-        return cut_sorted(call, key, state, parts, since_ms, until_ms)
+        return cut_sorted(call, base + SETS[state], state, parts, since_ms, until_ms)
 
     def scan_jobs(
         self, queue: str, cut: Slice, columns: Collection[str], limit: int = 2000
