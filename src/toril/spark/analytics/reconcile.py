@@ -95,7 +95,7 @@ born AS (
     ON r.queue = s.queue AND r.job_id = s.job_id AND s.newest AND NOT s.reborn
 ),
 together AS (
-  SELECT * FROM kept UNION ALL BY NAME SELECT * FROM born
+  SELECT * FROM kept UNION ALL SELECT * FROM born
 )
 SELECT *, IF(added IS NULL OR finished IS NULL, NULL,
   {_BETWEEN.format(start="added", stop="finished")}) AS total_ms
