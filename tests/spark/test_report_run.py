@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 from pathlib import Path
@@ -33,8 +34,14 @@ LONG = pytest.param(
 
 @pytest.mark.parametrize("number", [2000, LONG])
 def test_the_report_of_a_mixed_run_agrees_with_the_store(
-    spark: SparkSession, server: Server, browser: Chromium, tmp_path: Path, number: int
+    spark: SparkSession,
+    server: Server,
+    browser: Chromium,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    number: int,
 ) -> None:
+    caplog.set_level(logging.CRITICAL, "toril")  # the trouble is on purpose
     names = [f"emails-{number}", f"orders-{number}"]
     stories = asyncio.run(run_mixed(server.url, names, number))
     analysis = analyze(spark, str(tmp_path / "lake"), queues=names, url=server.url, sla_ms=30_000)
