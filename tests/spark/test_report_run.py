@@ -22,17 +22,18 @@ from toril.spark.report import write_report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SHORT = pytest.param(2000, marks=pytest.mark.timeout(900))
 LONG = pytest.param(
     100_000,
     marks=[
         pytest.mark.slow,
-        pytest.mark.timeout(1800),
+        pytest.mark.timeout(3600),
         pytest.mark.skipif(not os.environ.get("TORIL_SLOW"), reason="long form; TORIL_SLOW=1"),
     ],
 )
 
 
-@pytest.mark.parametrize("number", [2000, LONG])
+@pytest.mark.parametrize("number", [SHORT, LONG])
 def test_the_report_of_a_mixed_run_agrees_with_the_store(
     spark: SparkSession,
     server: Server,
