@@ -27,8 +27,10 @@ def test_the_first_sentence_counts_jobs_and_names_the_time() -> None:
         queue="mail", added=3, completed=1, first_event_ms=START_MS, last_event_ms=START_MS + 90_000
     )
     assert said(ReportData(totals=[total])) == (
-        "3 jobs added and 1 job finished in queue mail,"
-        " from 2026-11-18 11:06:00 UTC to 2026-11-18 11:07:30 UTC (1 min 30 s).",
+        (
+            "3 jobs added and 1 job finished in queue mail,"
+            " from 2026-11-18 11:06:00 UTC to 2026-11-18 11:07:30 UTC (1 min 30 s)."
+        ),
         [],
     )
 
@@ -47,8 +49,10 @@ def test_each_kind_of_trouble_is_told_once_about_the_worst_queue() -> None:
         ],
     )
     assert said(data)[1] == [
-        "c lost 10 events and an unknown number more, so its counts are too low;"
-        " 1 other queue likewise.",
+        (
+            "c lost 10 events and an unknown number more, so its counts are too low;"
+            " 1 other queue likewise."
+        ),
         "b saw 50 % of its jobs fail; 1 other queue likewise.",
         "b had 7 stalled attempts; 1 other queue likewise.",
     ]
