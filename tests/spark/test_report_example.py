@@ -16,6 +16,7 @@ from tests.spark.report_reader import Page
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "spark_report.py"
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("spark")
 def test_the_example_writes_a_report_that_agrees_with_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -28,11 +28,10 @@ def overview(
     figures: list[Figure] = []
     tiles = ""
     if len(data.totals) != 1:
-        rows = {queue: time.rows for queue, time in timelines.items()}
         joined = _joined(timelines)
         tiles = _tiles(data.totals, joined, data.queries)
         if data.totals:
-            figures += [lists.all_queues(data.totals, rows, anchors)]
+            figures += [lists.all_queues(data.totals, timelines, anchors)]
         if joined is not None:
             figures += [charts.throughput(joined), charts.backlog(joined), charts.trouble(joined)]
             figures += [charts.limits(joined) if data.sla else charts.running(joined)]
