@@ -6,7 +6,8 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
-from toril import JobContext, JobCounts, JobOptions, NewJob, Queue, Worker
+from toril import JobContext, JobOptions, NewJob, Queue, Worker
+from toril.storage.protocol import Counts
 
 Data = dict[str, int]
 HOUR = 3600.0
@@ -20,7 +21,7 @@ class Story:
     cancelled: int = 0
     raised: Counter[str] = field(default_factory=Counter)
     retried: int = 0
-    counts: JobCounts | None = None
+    counts: Counts | None = None
 
 
 async def run_mixed(url: str, names: list[str], number: int) -> dict[str, Story]:
@@ -58,7 +59,7 @@ async def _run(url: str, name: str, number: int, story: Story) -> None:
 
 
 def _job(number: int) -> NewJob[Data]:
-    options = JobOptions(attempts=2, backoff=0)
+    options = JobOptions(attempts=2, backoff=0.05)
     match number % 20:
         case 2:
             options = JobOptions(priority=1 + number % 3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
@@ -333,3 +335,11 @@ def _number(after: str, text: str) -> int:
     found = re.search(rf"{after} ([\d,]+)", text)
     assert found is not None, text
     return int(found[1].replace(",", ""))
+
+
+def test_a_report_of_plain_rows_needs_no_spark() -> None:
+    code = (
+        "import sys, toril.spark.report as report; report.render(report.ReportData());"
+        " sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 from pathlib import Path
@@ -21,20 +22,27 @@ from toril.spark.report import write_report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SHORT = pytest.param(2000, marks=pytest.mark.timeout(900))
 LONG = pytest.param(
     100_000,
     marks=[
         pytest.mark.slow,
-        pytest.mark.timeout(1800),
+        pytest.mark.timeout(3600),
         pytest.mark.skipif(not os.environ.get("TORIL_SLOW"), reason="long form; TORIL_SLOW=1"),
     ],
 )
 
 
-@pytest.mark.parametrize("number", [2000, LONG])
+@pytest.mark.parametrize("number", [SHORT, LONG])
 def test_the_report_of_a_mixed_run_agrees_with_the_store(
-    spark: SparkSession, server: Server, browser: Chromium, tmp_path: Path, number: int
+    spark: SparkSession,
+    server: Server,
+    browser: Chromium,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    number: int,
 ) -> None:
+    caplog.set_level(logging.CRITICAL, "toril")  # the trouble is on purpose
     names = [f"emails-{number}", f"orders-{number}"]
     stories = asyncio.run(run_mixed(server.url, names, number))
     analysis = analyze(spark, str(tmp_path / "lake"), queues=names, url=server.url, sla_ms=30_000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from toril.spark.report.bins import Bin
 from toril.spark.report.charts import Timeline
 from toril.spark.report.figure import (
     NAME,
@@ -148,7 +147,7 @@ def lost_events(gaps: Sequence[Gap], totals: Sequence[Total], *, most: int, name
 
 
 def all_queues(
-    totals: Sequence[Total], timelines: Mapping[str, Sequence[Bin]], anchors: Mapping[str, str]
+    totals: Sequence[Total], timelines: Mapping[str, Timeline], anchors: Mapping[str, str]
 ) -> Figure:
     """One row a queue."""
     columns = [
@@ -159,7 +158,7 @@ def all_queues(
     rows = [
         [
             f'<a href="#{anchors[total.queue]}">{foreign(total.queue, 100)}</a>',
-            sparkline([row.completed + row.failed for row in timelines.get(total.queue, ())]),
+            _spark(timelines.get(total.queue)),
             *(count(total.added), count(total.completed), count(total.failed)),
             percent(total.failure_rate),
             *(count(total.retried), count(total.stalled), count(total.unfinished)),
@@ -220,6 +219,12 @@ def minutes(time: Timeline) -> str:
         '<details class="numbers"><summary>The charts as a table</summary>'
         f"{grid_table('What happened over time', columns, rows)}</details>"
     )
+
+
+def _spark(time: Timeline | None) -> str:
+    if time is None:
+        return NONE
+    return sparkline([row.completed + row.failed for row in time.rows], time.bins.pad)
 
 
 def _sample(group: FailureGroup) -> str:

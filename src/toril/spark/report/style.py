@@ -11,9 +11,9 @@ CSS: Final = """
   color-scheme: light dark;
   --paper: #f5f2ec; --card: #fffdf9; --ink: #211c18; --soft: #655d54; --rule: #e3ddd3;
   --none: #efeae2; --link: #0e5f70; --hover: #211c1812; --alarm: #a8321d; --alarm-back: #fbece7;
-  --done: #2a8797; --failed: #cf4a32; --added: #211c18; --retried: #d6922a; --stalled: #7d51a6;
-  --cancelled: #9b948a; --backlog: #4669a3; --busy: #5a8a55;
-  --p50: #7fb0dc; --p95: #2f6db3; --p99: #142f57;
+  --done: #2a8797; --failed: #cf4a32; --added: #211c18; --retried: #bd7c17; --stalled: #7d51a6;
+  --cancelled: #8a8379; --backlog: #4669a3; --busy: #5a8a55;
+  --p50: #4c8fc9; --p95: #205a9c; --p99: #10284b;
 }
 @media (prefers-color-scheme: dark) {
   :root {

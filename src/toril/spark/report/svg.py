@@ -129,13 +129,13 @@ def line(shares: Sequence[float | None], pad: int, style: str) -> str:
     )
 
 
-def sparkline(values: Sequence[int]) -> str:
+def sparkline(values: Sequence[int], pad: int) -> str:
     """A little picture of counts over time."""
     highest = max(values, default=0)
     shares = [value / highest if highest else 0.0 for value in values]
     return ornament(
         24,
-        [stretched(len(values) * UNIT, HEIGHT, [area(shares, 0, "area done")])],
+        [stretched((len(values) + 2 * pad) * UNIT, HEIGHT, [area(shares, pad, "area done")])],
         style="spark",
     )
 

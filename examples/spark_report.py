@@ -1,0 +1,47 @@
+"""See what a queue did: jobs first, then one HTML file. Needs Java 17 and `toril[spark]`."""
+
+import asyncio
+import logging
+import random
+import sys
+
+from toril import JobContext, JobOptions, MissingExtra, NewJob, Queue, Worker
+from toril.spark import open_session, write_report
+from toril.spark.analytics import analyze
+
+NUMBER, LAKE = 500, "lake"
+dice = random.Random(7)
+
+
+async def send(job: JobContext[int]) -> None:
+    await asyncio.sleep(dice.expovariate(200))
+    if dice.random() < 0.1:
+        raise ConnectionError(f"peer {job.data % 5} hung up")
+
+
+async def work() -> None:
+    queue = Queue[int, None]("mail")  # in the embedded server
+    options = JobOptions(attempts=2, backoff=0.1)
+    jobs = [NewJob(name="send", data=number, options=options) for number in range(NUMBER)]
+    async with queue, Worker(queue, send, concurrency=20):
+        added = await queue.add_bulk(jobs)
+        ends = (queue.wait_until_finished(job.id) for job in added)
+        await asyncio.gather(*ends, return_exceptions=True)
+        counts = await queue.get_job_counts()
+    print(f"store: {counts.completed} completed, {counts.failed} failed")
+
+
+def main() -> None:
+    try:
+        spark = open_session("local[2]")
+    except MissingExtra as missing:
+        sys.exit(print(f"skipped: {missing}"))
+    asyncio.run(work())
+    gold = analyze(spark, LAKE, queues=["mail"], url="embedded:", sla_ms=1000).gold
+    (total,) = gold.totals.collect()
+    print(f"events: {total['completed']} completed, {total['failed']} failed")
+    print("written:", write_report(gold, "report.html"))
+
+
+logging.getLogger("toril").setLevel(logging.CRITICAL)  # the trouble is on purpose
+main()
