@@ -7,11 +7,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, cast
+from urllib.parse import quote
 
 from toril.errors import InvalidOption, TorilWarning, UnsupportedFeature
 from toril.ids import check_name, ulid
 from toril.options import whole
 from toril.queue import Queue
+from toril.resp.home import open_home
 from toril.resp.url import parse_url
 from toril.retry import Backoff, Classify, Seconds, Strategy, to_seconds
 from toril.serde import Serde
@@ -151,12 +153,9 @@ def _for_executors(target: Target, storage: Storage) -> Target:
     if url.startswith("file:"):
         return replace(target, url=storage.url)
     if is_embedded(url):
-        from toril.resp.embedded import EmbeddedServer
-
-        layout = "bullmq+" if url.startswith("bullmq+") else ""
-        server = EmbeddedServer(parse_url(url).path or None)
-        query = url.partition("?")[2]
-        return replace(target, url=f"{layout}unix://{server.socket}{query and '?'}{query}")
+        scheme, _, rest = url.partition(":")
+        home, query = quote(str(open_home(parse_url(url).path or None).root)), rest.partition("?")
+        return replace(target, url=f"{scheme}:{home}{query[1]}{query[2]}")
     return target
 
 

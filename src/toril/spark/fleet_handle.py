@@ -121,7 +121,10 @@ class FleetHandle:
             return
         if self.done:
             return
-        self._background.call(self._give(order))
+        try:
+            self._background.call(self._give(order))
+        except StorageError as error:  # given again as soon as it answers
+            _LOG.warning("fleet on '%s': stop: %s", self._queue.name, printable(error))
         patience = self._grace_s if order.grace_s is None else order.grace_s
         if not self._wait(patience + _LAST_S):
             _LOG.warning("fleet on '%s': tasks did not end, cancelled", self._queue.name)
