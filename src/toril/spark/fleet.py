@@ -69,7 +69,7 @@ class SparkWorkerFleet:
 
     `handler` is what a `Worker` takes, or the text `module:function`. `tasks` defaults to the
     slots there are. `stop_when="drained"` ends the fleet when its queue has no work left; without
-    it, it works until `stop`. `on_progress` is called about once a second, in a thread of the
+    it, it works until `stop`. `on_progress` is called twice a second, in a thread of the
     fleet's own. A storage is named as in the sources: by `url`, which holds no password, or by
     `url_env` (TORIL_URL) and `password_file`, which are read on the driver and on the executors.
     """

@@ -180,8 +180,12 @@ class FleetHandle:
 
     async def _open(self) -> None:
         await self._storage.open()
-        await self._storage.counts(self._queue.name)
-        await self._board.begin()
+        try:
+            await self._storage.counts(self._queue.name)
+            await self._board.begin()
+        except BaseException:
+            await self._storage.close()
+            raise
 
     async def _oversee(self) -> FleetResult:
         """Watch until the Spark job ends, then sum up."""
@@ -193,8 +197,9 @@ class FleetHandle:
                 except StorageError as error:
                     _LOG.warning("fleet on '%s': %s", self._queue.name, printable(error))
                 await asyncio.wait([job], timeout=POLL_S)
-            died = await self._last_look()
-            return self._sum_up(job.result(), died)
+            with suppress(StorageError):
+                await self._last_look()
+            return self._sum_up(job.result())
         finally:
             job.cancel()
             await self._storage.close()
@@ -214,12 +219,13 @@ class FleetHandle:
 
     def _some_ended(self) -> bool:
         """Tell whether a task ended that nobody told to; it knows why."""
-        tracker = self._context.statusTracker()
-        for job in tracker.getJobIdsForGroup(self.id):
-            for stage in getattr(tracker.getJobInfo(job), "stageIds", ()):
-                if getattr(tracker.getStageInfo(stage), "numCompletedTasks", 0):
-                    return True
-        return False
+        try:
+            tracker = self._context.statusTracker()
+            jobs = [tracker.getJobInfo(one) for one in tracker.getJobIdsForGroup(self.id)]
+            stages = [tracker.getStageInfo(one) for job in jobs if job for one in job.stageIds]
+        except Exception:  # the session was stopped, and the job ends with it
+            return False
+        return any(stage is not None and stage.numCompletedTasks for stage in stages)
 
     async def _give(self, order: Order) -> None:
         self._order = order
@@ -252,24 +258,19 @@ class FleetHandle:
             except Exception:
                 _LOG.exception("fleet on '%s': on_progress raised", self._queue.name)
 
-    async def _last_look(self) -> Sequence[TaskCount]:
-        """Read the records a last time and remove them; they are no part of the result."""
-        with suppress(StorageError):
-            progress = await self._look()
-            self._logged = -_LOG_EVERY_S
-            self._report(progress)
-            await self._board.clear(self._tasks)
-            return [one for one in progress.attempts if not one.ended]
-        return ()
+    async def _last_look(self) -> None:
+        self._logged = -_LOG_EVERY_S
+        self._report(await self._look())
+        await self._board.clear(self._tasks)
 
-    def _sum_up(self, ends: Sequence[TaskEnd], died: Sequence[TaskCount]) -> FleetResult:
+    def _sum_up(self, ends: Sequence[TaskEnd]) -> FleetResult:
         for end in ends:
             if end.error is not None:
                 raise end.error
         return FleetResult(
             queue=self._queue.name,
             tasks=[end.attempts[-1] for end in ends],
-            died=died,
+            died=[one for end in ends for one in end.attempts[:-1]],
             seconds=time.monotonic() - self._begun,
         )
 
