@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -13,13 +12,14 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from toril.errors import StorageError, TorilError
+from toril.errors import StorageError
 from toril.queue import Queue
 from toril.retry import Seconds, to_seconds
 from toril.spark.background import Background
 from toril.spark.board import Board, Order
 from toril.spark.drained import is_drained
 from toril.spark.fleet_count import FleetProgress, FleetResult, TaskCount
+from toril.spark.fleet_failure import one_line
 from toril.spark.fleet_task import POLL_S, FleetTask, TaskEnd
 from toril.storage.protocol import Counts
 from toril.text import printable
@@ -33,13 +33,6 @@ _LOG: Final = logging.getLogger("toril.spark.fleet")
 _LOG_EVERY_S: Final = 5.0
 _LAST_S: Final = 15.0
 """How long after the grace of a stop the tasks may take to end by themselves."""
-
-_REASONS: Final = (
-    re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception): .+)$", re.M),  # raised in Python
-    re.compile(r"^Caused by: [\w.$]+: (.+?)(?:\. Consider.*)?$", re.M),
-    re.compile(r"^: [\w.$]+: (.+)$", re.M),
-)
-"""Where Spark's wall of text holds the reason, the best place first."""
 
 
 class FleetHandle:
@@ -174,7 +167,7 @@ class FleetHandle:
             slices = self._context.parallelize(range(self._tasks), self._tasks)
             self._job.set_result(slices.mapPartitionsWithIndex(self._task).collect())
         except BaseException as error:
-            self._job.set_exception(_plain(self._queue.name, error))
+            self._job.set_exception(one_line(self._queue.name, error))
 
     # -- on the loop -----------------------------------------------------------------------
 
@@ -278,15 +271,3 @@ class FleetHandle:
 def _complain(given: Future[None]) -> None:
     if (error := given.exception()) is not None:
         _LOG.warning("a fleet could not be told to stop: %s", printable(error))
-
-
-def _plain(queue: str, error: BaseException) -> TorilError:
-    """Make one line of Spark's wall of text; the wall goes to the log."""
-    _LOG.debug("fleet on '%s' failed", queue, exc_info=error)
-    wall = str(error)
-    found = next((lines for one in _REASONS if (lines := one.findall(wall))), [wall])
-    reason = printable(found[-1], 300)
-    return TorilError(
-        f"fleet on '{queue}': Spark gave up: {reason}. Unfinished jobs come back when their leases"
-        " lapse; set the logger 'toril.spark.fleet' to DEBUG for Spark's own account"
-    )
