@@ -134,15 +134,16 @@ def test_an_interrupted_run_hands_its_jobs_back(
         assert held.get_job_counts().waiting == 7
 
 
+@pytest.mark.parametrize("url", ["redis", "bullmq"], indirect=True)
 def test_a_batch_longer_than_its_lease_stays_with_the_driver(
-    spark: SparkSession, server: Server, queue: str
+    spark: SparkSession, url: str, queue: str
 ) -> None:
     def slow(df: DataFrame) -> DataFrame:
         time.sleep(2.5)
         return df.select("id", df.name.alias("result"))
 
-    with filled(queue, server.url, 1200) as held:
-        batch = SparkBatch(queue, slow, url=server.url, lease=1, reap_interval=0.3)
+    with filled(queue, url, 1200) as held:
+        batch = SparkBatch(queue, slow, url=url, lease=1, reap_interval=0.3)
         result = batch.run(spark)
         jobs = by_number(held)
     assert (result.completed, result.lost, result.batches) == (1200, 0, 1)

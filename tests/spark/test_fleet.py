@@ -17,7 +17,7 @@ from tests.servers import Server
 from tests.spark.filled import by_number, filled, until
 from toril import Backoff, JobContext, JobOptions, Reject, State, SyncQueue
 from toril.errors import InvalidOption, StorageUnavailable, TorilError
-from toril.spark import FleetProgress, SparkWorkerFleet
+from toril.spark import FleetHandle, FleetProgress, SparkWorkerFleet
 from toril.spark.board import control_queue
 
 if TYPE_CHECKING:
@@ -115,6 +115,24 @@ def test_a_stopped_fleet_lets_running_jobs_end_and_leaves_the_rest(
     assert result.completed == len(jobs) > 0
     assert handle.done
     assert handle.progress().completed == result.completed
+
+
+def test_a_fleet_may_be_stopped_by_its_own_progress(
+    spark: SparkSession, server: Server, queue: str
+) -> None:
+    handles: list[FleetHandle] = []
+
+    async def quick(job: JobContext[Any]) -> None:
+        pass
+
+    def enough(progress: FleetProgress) -> None:
+        if progress.completed >= 5:
+            handles[0].stop()
+
+    with filled(queue, server.url, 5):
+        fleet = SparkWorkerFleet(spark, queue, quick, url=server.url, on_progress=enough)
+        handles.append(fleet.start())
+        assert handles[0].result(timeout=60).completed == 5
 
 
 def test_a_fleet_that_must_not_drain_hands_running_jobs_back(

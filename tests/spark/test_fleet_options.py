@@ -11,6 +11,7 @@ from toril import JobContext
 from toril.errors import InvalidName, InvalidOption, UnsupportedFeature
 from toril.spark import SparkWorkerFleet
 from toril.spark.cargo import Cargo
+from toril.spark.fleet_failure import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +28,7 @@ def handler(job: JobContext[Any]) -> None:
     [
         ({"stop_when": "empty"}, "stop_when='empty': must be 'drained' or None"),
         ({"tasks": 0}, "tasks=0"),
-        ({"tasks": 3}, "tasks=3: 'local[2,4]' has 2 slots now (2 cores), so 1 would wait"),
+        ({"tasks": 3}, "tasks=3: 'local[2,4]' has 2 slots now, so 1 would wait"),
         ({"concurrency": 0}, "concurrency=0"),
         ({"worker_id": "one"}, "takes no worker_id=: the tasks would share one id"),
         ({"metrics": None}, "takes no metrics="),
@@ -88,3 +89,38 @@ def test_what_is_missing_on_an_executor_is_named() -> None:
     packed = Cargo(handler=Stranger(), options={}).pack()
     with pytest.raises(InvalidOption, match=r"No module named 'no_such_module_here'.*--py-files"):
         Cargo.unpack(packed)
+
+
+@pytest.mark.parametrize(
+    ("wall", "reason"),
+    [
+        (
+            (
+                "An error occurred while calling z:PythonRDD.collectAndServe.\n"
+                ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0\n"
+                "\tat org.apache.spark.X\n"
+                "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly"
+                " (crashed). Consider setting 'faulthandler' to 'true'.\n\tat org.apache.spark.Y\n"
+                "Caused by: java.io.EOFException\n\t... 22 more"
+            ),
+            "Python worker exited unexpectedly (crashed).",
+        ),
+        (
+            (
+                ": org.apache.spark.SparkException: Aborted: Traceback (most recent call last):\n"
+                '  File "worker.py", line 1\n'
+                "ModuleNotFoundError: No module named 'toril'\n\n\tat org.apache.spark.X"
+            ),
+            "ModuleNotFoundError: No module named 'toril'.",
+        ),
+        (
+            "An error\n: org.apache.spark.SparkException: Job 3 cancelled part of group x\n\tat y",
+            "Job 3 cancelled part of group x.",
+        ),
+        ("something else", "something else."),
+    ],
+)
+def test_sparks_wall_of_text_becomes_one_line(wall: str, reason: str) -> None:
+    text = str(one_line("emails", RuntimeError(wall)))
+    assert text.startswith(f"fleet on 'emails': Spark gave up: {reason} Unfinished jobs come back")
+    assert "\n" not in text

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, cast
+from urllib.parse import quote
 
 from toril.errors import InvalidOption, TorilWarning, UnsupportedFeature
 from toril.ids import check_name, ulid
 from toril.options import whole
 from toril.queue import Queue
+from toril.resp.home import open_home
 from toril.resp.url import parse_url
 from toril.retry import Backoff, Classify, Seconds, Strategy, to_seconds
 from toril.serde import Serde
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SOURCE: Final = "SparkWorkerFleet"
+_LOG: Final = logging.getLogger("toril.spark.fleet")
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
 _NOT_FOR_FLEETS: Final = {
     "worker_id": "the tasks would share one id; use name=",
@@ -67,7 +71,7 @@ class SparkWorkerFleet:
 
     `handler` is what a `Worker` takes, or the text `module:function`. `tasks` defaults to the
     slots there are. `stop_when="drained"` ends the fleet when its queue has no work left; without
-    it, it works until `stop`. `on_progress` is called about once a second, in a thread of the
+    it, it works until `stop`. `on_progress` is called twice a second, in a thread of the
     fleet's own. A storage is named as in the sources: by `url`, which holds no password, or by
     `url_env` (TORIL_URL) and `password_file`, which are read on the driver and on the executors.
     """
@@ -98,7 +102,8 @@ class SparkWorkerFleet:
         self.target = target_of(SOURCE, url, url_env, password_file)
         self._context = classic_context(SOURCE, spark)
         self.target.check_reach(self._context.master or "")
-        self.tasks = _check_tasks(self._context, tasks)
+        self._slots = _slots(self._context)
+        self.tasks = _check_tasks(self._context, self._slots, tasks)
         self._on_progress = on_progress
         self._cargo = Cargo(
             handler=handler,
@@ -132,6 +137,7 @@ class SparkWorkerFleet:
             grace_s=to_seconds("shutdown_timeout", worker.options.shutdown_timeout),
             on_progress=self._on_progress,
         )
+        _tell_busy(self._context, self.queue, self.tasks, self._slots)
         handle.begin()
         return handle
 
@@ -151,12 +157,9 @@ def _for_executors(target: Target, storage: Storage) -> Target:
     if url.startswith("file:"):
         return replace(target, url=storage.url)
     if is_embedded(url):
-        from toril.resp.embedded import EmbeddedServer
-
-        layout = "bullmq+" if url.startswith("bullmq+") else ""
-        server = EmbeddedServer(parse_url(url).path or None)
-        query = url.partition("?")[2]
-        return replace(target, url=f"{layout}unix://{server.socket}{query and '?'}{query}")
+        scheme, _, rest = url.partition(":")
+        home, query = quote(str(open_home(parse_url(url).path or None).root)), rest.partition("?")
+        return replace(target, url=f"{scheme}:{home}{query[1]}{query[2]}")
     return target
 
 
@@ -170,7 +173,16 @@ def classic_context(source: str, spark: SparkSession) -> SparkContext:
     return spark.sparkContext
 
 
-def _check_tasks(context: SparkContext, tasks: int | None) -> int:
+def _slots(context: SparkContext) -> int:
+    """How many tasks run at a time, by the executors there are now."""
+    local = _LOCAL.fullmatch(context.master or "")
+    cores = context.defaultParallelism
+    if local and local[1] != "*":  # spark.default.parallelism may say anything
+        cores = int(local[1] or 1)
+    return max(1, cores // int(context.getConf().get("spark.task.cpus", "1")))
+
+
+def _check_tasks(context: SparkContext, slots: int, tasks: int | None) -> int:
     """Refuse tasks that could never run together, where that is known; else warn."""
     if context.getConf().get("spark.speculation", "false") == "true":
         warnings.warn(
@@ -178,23 +190,34 @@ def _check_tasks(context: SparkContext, tasks: int | None) -> int:
             TorilWarning,
             stacklevel=3,
         )
-    master, cores = context.master or "", context.defaultParallelism
-    if (local := _LOCAL.fullmatch(master)) and local[1] != "*":
-        cores = int(local[1] or 1)
-    slots = max(1, cores // int(context.getConf().get("spark.task.cpus", "1")))
     if tasks is None:
         return slots
     whole("tasks", tasks, 1)
     if tasks > slots:
+        master = context.master or ""
         fact = (
-            f"tasks={tasks}: '{master}' has {slots} slots now ({cores} cores), so"
-            f" {tasks - slots} would wait until others end; use tasks={slots} with a higher"
-            " concurrency="
+            f"tasks={tasks}: '{master}' has {slots} slots now, so {tasks - slots} would wait until"
+            f" others end; use tasks={slots} with a higher concurrency="
         )
-        if local:
+        if _LOCAL.fullmatch(master):
             raise InvalidOption(f"{fact}, or a master with more cores")
         warnings.warn(f"{fact}, or more executors", TorilWarning, stacklevel=3)
     return tasks
+
+
+def _tell_busy(context: SparkContext, queue: str, tasks: int, slots: int) -> None:
+    """Log that tasks must wait for other jobs of the session, which may be short."""
+    tracker = context.statusTracker()
+    stages = [tracker.getStageInfo(one) for one in tracker.getActiveStageIds()]
+    busy = sum(one.numActiveTasks for one in stages if one is not None)
+    if tasks > slots - busy:
+        _LOG.warning(
+            "fleet on '%s': %d tasks, and %d of %d slots are busy now; those without a slot wait",
+            queue,
+            tasks,
+            busy,
+            slots,
+        )
 
 
 def _check_options(concurrency: int, given: FleetWorkerOptions) -> WorkerOverrides:

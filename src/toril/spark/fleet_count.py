@@ -73,7 +73,10 @@ class FleetProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetResult:
-    """What a fleet did; `tasks` are the attempts that ended, `died` those that did not."""
+    """What a fleet did; `tasks` are the attempts that ended, `died` those that did not.
+
+    An attempt that died before it told anything shows only in the number of the one after it.
+    """
 
     queue: str
     tasks: Sequence[TaskCount]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -13,13 +12,14 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from toril.errors import StorageError, TorilError
+from toril.errors import StorageError
 from toril.queue import Queue
 from toril.retry import Seconds, to_seconds
 from toril.spark.background import Background
 from toril.spark.board import Board, Order
 from toril.spark.drained import is_drained
 from toril.spark.fleet_count import FleetProgress, FleetResult, TaskCount
+from toril.spark.fleet_failure import one_line
 from toril.spark.fleet_task import POLL_S, FleetTask, TaskEnd
 from toril.storage.protocol import Counts
 from toril.text import printable
@@ -33,13 +33,6 @@ _LOG: Final = logging.getLogger("toril.spark.fleet")
 _LOG_EVERY_S: Final = 5.0
 _LAST_S: Final = 15.0
 """How long after the grace of a stop the tasks may take to end by themselves."""
-
-_REASONS: Final = (
-    re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception): .+)$", re.M),  # raised in Python
-    re.compile(r"^Caused by: [\w.$]+: (.+?)(?:\. Consider.*)?$", re.M),
-    re.compile(r"^: [\w.$]+: (.+)$", re.M),
-)
-"""Where Spark's wall of text holds the reason, the best place first."""
 
 
 class FleetHandle:
@@ -121,7 +114,10 @@ class FleetHandle:
             return
         if self.done:
             return
-        self._background.call(self._give(order))
+        try:
+            self._background.call(self._give(order))
+        except StorageError as error:  # given again as soon as it answers
+            _LOG.warning("fleet on '%s': stop: %s", self._queue.name, printable(error))
         patience = self._grace_s if order.grace_s is None else order.grace_s
         if not self._wait(patience + _LAST_S):
             _LOG.warning("fleet on '%s': tasks did not end, cancelled", self._queue.name)
@@ -171,14 +167,18 @@ class FleetHandle:
             slices = self._context.parallelize(range(self._tasks), self._tasks)
             self._job.set_result(slices.mapPartitionsWithIndex(self._task).collect())
         except BaseException as error:
-            self._job.set_exception(_plain(self._queue.name, error))
+            self._job.set_exception(one_line(self._queue.name, error))
 
     # -- on the loop -----------------------------------------------------------------------
 
     async def _open(self) -> None:
         await self._storage.open()
-        await self._storage.counts(self._queue.name)
-        await self._board.begin()
+        try:
+            await self._storage.counts(self._queue.name)
+            await self._board.begin()
+        except BaseException:
+            await self._storage.close()
+            raise
 
     async def _oversee(self) -> FleetResult:
         """Watch until the Spark job ends, then sum up."""
@@ -190,8 +190,9 @@ class FleetHandle:
                 except StorageError as error:
                     _LOG.warning("fleet on '%s': %s", self._queue.name, printable(error))
                 await asyncio.wait([job], timeout=POLL_S)
-            died = await self._last_look()
-            return self._sum_up(job.result(), died)
+            with suppress(StorageError):
+                await self._last_look()
+            return self._sum_up(job.result())
         finally:
             job.cancel()
             await self._storage.close()
@@ -211,12 +212,13 @@ class FleetHandle:
 
     def _some_ended(self) -> bool:
         """Tell whether a task ended that nobody told to; it knows why."""
-        tracker = self._context.statusTracker()
-        for job in tracker.getJobIdsForGroup(self.id):
-            for stage in getattr(tracker.getJobInfo(job), "stageIds", ()):
-                if getattr(tracker.getStageInfo(stage), "numCompletedTasks", 0):
-                    return True
-        return False
+        try:
+            tracker = self._context.statusTracker()
+            jobs = [tracker.getJobInfo(one) for one in tracker.getJobIdsForGroup(self.id)]
+            stages = [tracker.getStageInfo(one) for job in jobs if job for one in job.stageIds]
+        except Exception:  # the session was stopped, and the job ends with it
+            return False
+        return any(stage is not None and stage.numCompletedTasks for stage in stages)
 
     async def _give(self, order: Order) -> None:
         self._order = order
@@ -249,24 +251,19 @@ class FleetHandle:
             except Exception:
                 _LOG.exception("fleet on '%s': on_progress raised", self._queue.name)
 
-    async def _last_look(self) -> Sequence[TaskCount]:
-        """Read the records a last time and remove them; they are no part of the result."""
-        with suppress(StorageError):
-            progress = await self._look()
-            self._logged = -_LOG_EVERY_S
-            self._report(progress)
-            await self._board.clear(self._tasks)
-            return [one for one in progress.attempts if not one.ended]
-        return ()
+    async def _last_look(self) -> None:
+        self._logged = -_LOG_EVERY_S
+        self._report(await self._look())
+        await self._board.clear(self._tasks)
 
-    def _sum_up(self, ends: Sequence[TaskEnd], died: Sequence[TaskCount]) -> FleetResult:
+    def _sum_up(self, ends: Sequence[TaskEnd]) -> FleetResult:
         for end in ends:
             if end.error is not None:
                 raise end.error
         return FleetResult(
             queue=self._queue.name,
             tasks=[end.attempts[-1] for end in ends],
-            died=died,
+            died=[one for end in ends for one in end.attempts[:-1]],
             seconds=time.monotonic() - self._begun,
         )
 
@@ -274,15 +271,3 @@ class FleetHandle:
 def _complain(given: Future[None]) -> None:
     if (error := given.exception()) is not None:
         _LOG.warning("a fleet could not be told to stop: %s", printable(error))
-
-
-def _plain(queue: str, error: BaseException) -> TorilError:
-    """Make one line of Spark's wall of text; the wall goes to the log."""
-    _LOG.debug("fleet on '%s' failed", queue, exc_info=error)
-    wall = str(error)
-    found = next((lines for one in _REASONS if (lines := one.findall(wall))), [wall])
-    reason = printable(found[-1], 300)
-    return TorilError(
-        f"fleet on '{queue}': Spark gave up: {reason}. Unfinished jobs come back when their leases"
-        " lapse; set the logger 'toril.spark.fleet' to DEBUG for Spark's own account"
-    )
