@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
-from toril.errors import StorageUnavailable
+from toril.errors import StorageError
 from toril.outcome import (
     DONE,
     GONE,
@@ -71,7 +71,8 @@ class Settle(Work):
         catch = Catch()
         try:
             answers = await self._settle(queue, outcomes, refill, catch)
-        except StorageUnavailable:
+        except StorageError as error:
+            await self.get_over(error, queue, refill, [one.lease.token for one in outcomes])
             catch = Catch()
             answers = await self._settle(queue, outcomes, refill, catch)
         if outcomes:

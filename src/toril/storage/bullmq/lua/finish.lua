@@ -68,9 +68,13 @@ local function hand_out()
   local started = 0
   for at = 1, #fields, 2 do
     if fields[at] == 'ats' then
-      started = tonumber(fields[at + 1])
+      started = string.match(fields[at + 1], '^%d+$') and #fields[at + 1] < 16
+        and tonumber(fields[at + 1])
       if not started then
-        call('HSET', job, 'toril-broken-ats', fields[at + 1])
+        local doom = 'broken record: ats is no whole number'
+        call('HSET', job, 'toril-broken-ats', fields[at + 1], 'defa', doom)
+        fields[#fields + 1] = 'defa'
+        fields[#fields + 1] = doom
         started = 0
       end
     end
