@@ -35,6 +35,21 @@ export const behaviours = {
     throw Worker.RateLimitError();
   },
 
+  // Puts a job off on its first run, without an attempt of its own.
+  postpone: ({ how, ms = 1 }, { DelayedError, WaitingError, WaitingChildrenError }) => async (job, token) => {
+    if (job.attemptsStarted > 1) return 'done';
+    if (how === 'delayed') {
+      await job.moveToDelayed(Date.now() + ms, token);
+      throw new DelayedError();
+    }
+    if (how === 'waiting') {
+      await job.moveToWait(token);
+      throw new WaitingError();
+    }
+    if (await job.moveToWaitingChildren(token)) throw new WaitingChildrenError();
+    return 'no children';
+  },
+
   children: () => async (job) => ({
     values: Object.values(await job.getChildrenValues()),
     ignored: Object.values(await job.getIgnoredChildrenFailures()),
