@@ -13,7 +13,7 @@ from tests.resp.proxy import Proxy
 from tests.servers import Server, valkey_binary
 from toril.errors import StorageError
 from toril.ids import ulid
-from toril.job import KEEP_ALL, KEEP_NONE, JobSpec, Keep, State, Terms
+from toril.job import KEEP_ALL, KEEP_NONE, Dedup, JobSpec, Keep, State, Terms
 from toril.outcome import DONE, Completed
 from toril.storage import open_bulk, open_storage
 from toril.storage.bullmq import BullmqStorage
@@ -298,6 +298,33 @@ async def test_a_count_that_is_no_number_keeps_no_other_job_from_its_end(
     outcomes = [Completed(lease=job.lease, result=b"1") for job in jobs]
     assert (await bench.settle(*outcomes)).answers == [DONE, DONE]
     assert (await storage.counts(bench.queue)).completed == 2
+
+
+@pytest.mark.parametrize("size", [7, 25, 60])
+@pytest.mark.parametrize("other", [Terms(lifo=True), Terms(dedup=Dedup("k")), Terms(delay_ms=1)])
+@pytest.mark.parametrize("every", [2, 5, 17])
+async def test_a_mixed_bulk_lines_up_in_the_given_order_after_an_id_that_was_taken(
+    bench: Bench, server: Server, size: int, other: Terms, every: int
+) -> None:
+    specs = [
+        JobSpec(id=f"job-{at:03}", payload=b"1", terms=other if at % every == 1 else Terms())
+        for at in range(size)
+    ]
+
+    async def play(one: Bench) -> tuple[object, list[object]]:
+        await one.add("job-002")
+        await one.add("job-004")
+        await one.storage.enqueue(one.queue, specs)
+        client, keys = store(one).client, store(one).keys(one.queue)
+        entries: Any = await client.call(keys.base, "XRANGE", keys.of("events"), "-", "+")
+        line = await client.call(keys.base, "LRANGE", keys.of("wait"), 0, -1)
+        return line, [flat[:4] for _, flat in entries]
+
+    official = await bench_on(server.url, batch=False)
+    try:
+        assert await play(bench) == await play(official)
+    finally:
+        await official.storage.close()
 
 
 async def test_jobs_line_up_in_order_after_an_id_that_was_taken(bench: Bench) -> None:

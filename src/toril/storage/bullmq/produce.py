@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgpack
 
@@ -24,6 +24,8 @@ from toril.storage.protocol import Cancellation, Ending, EndingKind, Receipt, Re
 _ADDED_AT_ONCE: Final = 25
 """Jobs per call of the batch script: under a millisecond of server time. What it leaves is added
 before the next ones are sent, for they must line up in order."""
+_WORTH_A_BATCH: Final = 5
+"""So many plain jobs among others are worth a pipeline of their own."""
 _CANCELLATIONS: Final = {
     "x": Cancellation.CANCELLED,
     "n": Cancellation.NOT_FOUND,
@@ -35,12 +37,11 @@ _CANCELLATIONS: Final = {
 _REMOVALS: Final = {"x": Removal.REMOVED, "n": Removal.NOT_FOUND, "a": Removal.ACTIVE}
 
 
-@dataclass(frozen=True, slots=True)
-class Adding:
-    """The commands that add some jobs, and where the answer for each will be: reply and place."""
+class Piece(NamedTuple):
+    """Jobs that are added by one pipeline: by one call of the batch script, or each officially."""
 
-    commands: Sequence[Command]
-    places: Sequence[tuple[int, int]]
+    plain: bool
+    jobs: Sequence[JobSpec]
 
 
 class Produce(Link):
@@ -54,23 +55,20 @@ class Produce(Link):
         for spec in jobs:
             if not spec.payload.isascii():
                 codec.check_payload(f"data of job {spec.id!r}", spec.payload)
-        if len(jobs) <= _ADDED_AT_ONCE:
-            receipts = await self._add(keys, queue, jobs, await self._write(keys, queue, jobs))
-        else:
-            receipts = await self._add_many(keys, queue, jobs)
+        receipts = await self._add_all(keys, queue, jobs)
         await self.secure(queue)
         return receipts
 
-    async def _add_many(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
+    async def _add_all(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
         """Add jobs in pieces; each is written while the server works on the one before."""
         receipts: list[Receipt] = []
         under_way: asyncio.Task[list[Receipt]] | None = None
         try:
-            for some in chunks(jobs, _ADDED_AT_ONCE):
-                adding = await self._write(keys, queue, some)
+            for piece in self._pieces(queue, jobs):
+                commands = await self._write(keys, queue, piece)
                 if under_way is not None:
                     receipts += await under_way
-                under_way = asyncio.create_task(self._add(keys, queue, some, adding))
+                under_way = asyncio.create_task(self._add(keys, queue, piece, commands))
                 await asyncio.sleep(0)  # it goes out
             if under_way is not None:
                 receipts += await under_way
@@ -80,62 +78,60 @@ class Produce(Link):
                 await asyncio.gather(under_way, return_exceptions=True)
         return receipts
 
-    async def _write(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> Adding:
-        """Write a pipeline that adds jobs in their order: plain ones together, others alone."""
-        commands: list[Command] = []
-        places: list[tuple[int, int]] = []
+    def _pieces(self, queue: str, jobs: Sequence[JobSpec]) -> Iterator[Piece]:
+        """Cut jobs into pipelines that go out one after another, so that they line up in order.
+
+        A pipeline that holds a call of the batch script holds nothing else: what the script
+        leaves must be added before anything that comes after it.
+        """
         batch = self.takes("add", queue)
+        others: list[JobSpec] = []
         for is_plain, group in groupby(jobs, lambda spec: batch and self._is_plain(spec)):
-            for some in chunks(list(group), _ADDED_AT_ONCE if is_plain else 1):
-                if is_plain:
-                    commands.append(await self.own_command("add", queue, *_added(some)))
-                else:
-                    commands += await self._transaction(keys, queue, some[0])
-                places += [(len(commands) - 1, at) for at in range(len(some))]
-        return Adding(commands, places)
+            run = list(group)
+            if not is_plain or len(run) < min(_WORTH_A_BATCH, len(jobs)):
+                others += run
+                continue
+            yield from (Piece(False, some) for some in chunks(others, _ADDED_AT_ONCE))
+            others = []
+            yield from (Piece(True, some) for some in chunks(run, _ADDED_AT_ONCE))
+        yield from (Piece(False, some) for some in chunks(others, _ADDED_AT_ONCE))
+
+    async def _write(self, keys: Keys, queue: str, piece: Piece) -> list[Command]:
+        """Write a pipeline that adds jobs in their order."""
+        if piece.plain:
+            return [await self.own_command("add", queue, *_added(piece.jobs))]
+        return [
+            command for spec in piece.jobs for command in await self._transaction(keys, queue, spec)
+        ]
 
     async def _add(
-        self, keys: Keys, queue: str, jobs: Sequence[JobSpec], adding: Adding
+        self, keys: Keys, queue: str, piece: Piece, commands: Sequence[Command]
     ) -> list[Receipt]:
         """Add jobs, those that the batch script leaves by the official one."""
-        counted = any(map(self._is_counted, jobs))
-        replies = await self.pipe(queue, adding.commands, once=counted)
-        if any(isinstance(reply, bytes) and reply[:1] == b"b" for reply in replies):
+        if not piece.plain:
+            counted = any(map(self._is_counted, piece.jobs))
+            replies = await self.pipe(queue, commands, once=counted)
+            return [
+                await self._read_added(queue, spec, reply)
+                for spec, reply in zip(piece.jobs, replies[3::4], strict=True)
+            ]
+        (flags,) = await self.pipe(queue, commands)
+        if flags[:1] == b"b":
             self.refuses("add", queue)
+        done = len(flags.rstrip(b"0b"))
         receipts = [
-            await self._read_added(queue, spec, replies[place], at)
-            for spec, (place, at) in zip(jobs, adding.places, strict=True)
+            Receipt(id=spec.id, created=True, state=State.WAITING) for spec in piece.jobs[:done]
         ]
-        left = [at for at, receipt in enumerate(receipts) if receipt is None]
-        return await self._add_left(keys, queue, jobs, receipts, left)
+        if left := piece.jobs[done:]:
+            rest = Piece(False, left)
+            receipts += await self._add(keys, queue, rest, await self._write(keys, queue, rest))
+        return receipts
 
-    async def _read_added(self, queue: str, spec: JobSpec, reply: Any, at: int) -> Receipt | None:
-        """Read what became of a job; None for one that the batch script left."""
+    async def _read_added(self, queue: str, spec: JobSpec, reply: Any) -> Receipt:
+        """Read what became of a job that was added officially."""
         if self._is_counted(spec):
             return await self._counted_receipt(queue, spec, *reply)
-        if isinstance(reply, list):
-            return await self._receipt(queue, spec, *reply)
-        added = reply[at : at + 1] == b"1"
-        return Receipt(id=spec.id, created=True, state=State.WAITING) if added else None
-
-    async def _add_left(
-        self,
-        keys: Keys,
-        queue: str,
-        jobs: Sequence[JobSpec],
-        receipts: Sequence[Receipt | None],
-        left: Sequence[int],
-    ) -> list[Receipt]:
-        """Add officially what the batch script left: taken ids, and all in a queue not plain."""
-        found = dict(enumerate(receipts))
-        commands = [
-            command for at in left for command in await self._transaction(keys, queue, jobs[at])
-        ]
-        if commands:
-            answers = (await self.pipe(queue, commands))[3::4]
-            for at, answer in zip(left, answers, strict=True):
-                found[at] = await self._receipt(queue, jobs[at], *answer)
-        return [receipt for receipt in found.values() if receipt is not None]
+        return await self._receipt(queue, spec, *reply)
 
     async def _transaction(self, keys: Keys, queue: str, spec: JobSpec) -> list[Command]:
         """Write the commands that ask who has an id and add the job by the official script."""
