@@ -1,4 +1,4 @@
-"""BullMQ queues behind TLS and behind sentinels keep the contract like others."""
+"""BullMQ queues behind TLS, behind sentinels and in one slot of a cluster work like others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 
 from tests.bullmq.pair import Recorder
 from tests.contract.bullmq_rig import BullmqRig
+from tests.resp.nodes import cluster
 from tests.resp.secure import SecureServer, make_certificates, secure_server
 from tests.resp.watch import Watched, watched_master
-from toril import Queue, StorageUnavailable, Worker
+from toril import NewJob, Queue, StorageUnavailable, Worker
 from toril.ids import ulid
 from toril.outcome import Lease
 from toril.resp.client import Settings
@@ -36,6 +37,13 @@ def secure(certificates: Path) -> Iterator[SecureServer]:
     """A server that speaks TLS."""
     with secure_server(certificates) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[str]:
+    """The address of a cluster of three."""
+    with cluster(3) as servers:
+        yield "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +118,20 @@ async def test_a_server_without_the_right_name_is_refused(
     storage = BullmqStorage(url, settings=Settings(patience=0.5, connect_timeout=2))
     with pytest.raises(StorageUnavailable, match="mismatch"):
         await storage.open()
+
+
+@pytest.mark.parametrize("tagging", ["", "&hash_tag=off", "&hash_tag=on"])
+async def test_a_prefix_with_a_tag_serves_queues_on_a_cluster(nodes: str, tagging: str) -> None:
+    url = f"bullmq+{nodes}?prefix={{bull}}{tagging}"
+    async with Queue[Any, Any](f"q{ulid()}", url) as queue:
+        async with Worker(queue, Recorder(), concurrency=3):
+            jobs = await queue.add_bulk([NewJob(name="job", data=at) for at in range(30)])
+            for at, job in enumerate(jobs):
+                assert await queue.wait_until_finished(job.id) == at
+        await queue.pause()
+        await queue.add("job", 1, priority=3)
+        assert queue.name in await queue.storage.queues()
+        await queue.obliterate(force=True)
 
 
 @pytest.mark.slow

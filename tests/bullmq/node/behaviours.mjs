@@ -5,6 +5,12 @@ export const behaviours = {
 
   size: () => async (job) => JSON.stringify(job.data).length,
 
+  // Fails if it is told to.
+  by_data: () => async (job) => {
+    if (job.data === 'fail') throw new Error('no');
+    return job.data;
+  },
+
   fail: ({ message = 'no' }) => async () => {
     throw new Error(message);
   },

@@ -312,7 +312,7 @@ class Settle(Work):
             "token": lease.token,
             "keepJobs": self._keep_jobs(read_note(lease), done),
             "attempts": attempts,
-            "maxMetricsSize": "",
+            "maxMetricsSize": self.metrics or "",
             "lockDuration": _NO_LEASE_MS,
         }
         if fetch is not None:

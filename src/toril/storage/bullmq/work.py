@@ -172,6 +172,7 @@ class Work(Repeats, Crew):
             left -= want
             stem = "" if claim is None else f"{self.wire_token(claim.token)}."
             args: list[Argument] = [lease_ms, worker, stem, want, ENDING_KEPT_MS, *guard]
+            args.append(self.metrics or "")
             for one in ended:
                 args += one.arguments()
                 guard = (one.lease.job_id, one.lease.token)

@@ -8,7 +8,8 @@
 -- ARGV[6]  how long an ending stays readable, in ms
 -- ARGV[7], ARGV[8]  '' or the last of the jobs in the call before and its token: while that lock
 --          is there, these jobs are left too
--- ARGV[9…] id, token, result, '1' if the job is kept, keep time in ms or '', packed ending or ''
+-- ARGV[9]  how many minutes of metrics are kept, or ''
+-- ARGV[10…] id, token, result, '1' if the job is kept, keep time in ms or '', packed ending or ''
 -- Returns {flags, more, next due or -1, {id, fields} …}: '1' for each job that was completed, '0'
 -- for each that was left; more is 1 where the official scripts may find jobs to hand out, 2 if the
 -- queue is paused or has bounds
@@ -32,9 +33,9 @@ local more = want > 0 and not plain
 local locks, tied = {}, false
 local out, free, stalled, completed = {}, {}, {}, {}
 local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
-if plain and #ARGV > 8 then
+if plain and #ARGV > 9 then
   local lock_keys, tie_keys = {}, {}
-  for at = 9, #ARGV, 6 do
+  for at = 10, #ARGV, 6 do
     local job = base .. ARGV[at]
     lock_keys[#lock_keys + 1] = job .. ':lock'
     tie_keys[#tie_keys + 1] = job .. ':dependencies'
@@ -118,9 +119,23 @@ local function complete(number, id, token, result, kept, ttl, ending)
   return true
 end
 
-if plain and #ARGV > 8 then call('XTRIM', events, 'MAXLEN', '~', max_events()) end
-for at = 9, #ARGV, 6 do
-  plain = plain and complete((at - 3) / 6, unpack(ARGV, at, at + 5))
+-- How many jobs were completed in each minute, newest first; of a running minute nothing is told.
+local function count_completed(number, most)
+  local key = base .. 'metrics:completed'
+  local before = call('HINCRBY', key, 'count', number) - number
+  local last = call('HMGET', key, 'prevTS', 'prevCount')
+  if not last[1] then return call('HSET', key, 'prevTS', ARGV[1], 'prevCount', 0) end
+  local minutes = math.min(math.floor(now / 60000) - math.floor(last[1] / 60000), most)
+  if minutes <= 0 then return end
+  call('LPUSH', key .. ':data', before - last[2])
+  for _ = 2, minutes do call('LPUSH', key .. ':data', 0) end
+  call('LTRIM', key .. ':data', 0, most - 1)
+  call('HSET', key, 'prevCount', before, 'prevTS', ARGV[1])
+end
+
+if plain and #ARGV > 9 then call('XTRIM', events, 'MAXLEN', '~', max_events()) end
+for at = 10, #ARGV, 6 do
+  plain = plain and complete((at - 4) / 6, unpack(ARGV, at, at + 5))
   if plain then
     local asked = #found < want
     if asked and open then open = hand_out() end
@@ -137,6 +152,7 @@ if #free > 0 then
   call('DEL', unpack(free))
   call('SREM', base .. 'stalled', unpack(stalled))
 end
+if #free > 0 and ARGV[9] ~= '' then count_completed(#free, tonumber(ARGV[9])) end
 if #completed > 0 then call('ZADD', base .. 'completed', unpack(completed)) end
 if #out > 0 then
   call('RPOP', wait, #out)
