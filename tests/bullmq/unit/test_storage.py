@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,27 @@ async def test_a_count_that_is_no_number_keeps_no_other_job_from_its_end(
     outcomes = [Completed(lease=job.lease, result=b"1") for job in jobs]
     assert (await bench.settle(*outcomes)).answers == [DONE, DONE]
     assert (await storage.counts(bench.queue)).completed == 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_jobs_that_end_in_any_order_leave_the_others_running(bench: Bench, seed: int) -> None:
+    storage = store(bench)
+    ids = [f"job-{number:02}" for number in range(40)]
+    await bench.add(*ids, *(f"next-{number}" for number in range(9)))
+    jobs = await bench.take_many(40)
+    some = random.Random(seed).sample(jobs, 20)
+    some.insert(7, some[3])  # told twice
+    outcomes = [Completed(lease=job.lease, result=b"1") for job in some]
+    settlement = await bench.settle(*outcomes, refill=bench.wish(5))
+    assert settlement.answers == [DONE] * 21
+    fresh = [job.spec.id for job in settlement.batch.jobs]
+    assert fresh == [f"next-{number}" for number in range(5)]
+    keys = storage.keys(bench.queue)
+    active: Any = await storage.client.call(keys.base, "LRANGE", keys.of("active"), 0, -1)
+    ended = {job.spec.id for job in some}
+    left = [job_id for job_id in ids if job_id not in ended]
+    assert [one.decode() for one in reversed(active)] == [*left, *fresh]
+    assert (await storage.counts(bench.queue)).completed == 20
 
 
 @pytest.mark.parametrize("size", [7, 25, 60])

@@ -31,6 +31,11 @@ STALLED_TEXT: Final = b"job stalled more than allowable limit"
 CANCELLED_TEXT: Final = b"cancelled while it ran; its worker is gone"
 KIND: Final = "toril-kind"
 BROKEN_KIND: Final = "SerdeError"
+GRANTED: Final = (
+    b"name", b"data", b"opts", b"timestamp", b"priority", b"ats", b"atm", b"stc", b"attemptsMade",
+    b"defa", b"rjk", b"toril-w",
+)  # fmt: skip
+"""The fields of a job that `finish.lua` gives, in its order."""
 
 
 def pack(value: object) -> bytes:
@@ -146,6 +151,41 @@ def read_claimed(job_id: str, fields: Fields, token: str, now_ms: int) -> Claime
         attempts_made=made,
         stalls=stalls,
         doom=_read_doom(fields, sheet),
+    )
+
+
+def read_granted(parts: Sequence[bytes | None], token: str, now_ms: int) -> Claimed | None:
+    """Make a job in hand from its id and the fields `GRANTED`; None for one that is not plain."""
+    raw_id, name, data, opts, timestamp, priority, ats, atm, stc, old, doom, repeat, waits = parts
+    if (
+        (raw_id is None or name is None or data is None or opts is None or ats is None)
+        or (timestamp is None or not timestamp.isdigit() or priority is None)
+        or not (atm is old is doom is repeat is None and stc is None and priority.isdigit())
+    ):
+        return None
+    job_id = raw_id.decode()
+    sheet, origin = read_sheet(job_id, opts, int(priority))
+    if sheet.fault is not None:
+        return None
+    created = int(timestamp)
+    return Claimed(
+        spec=JobSpec(
+            id=job_id,
+            name=_text(name),
+            payload=data,
+            terms=sheet.terms,
+            origin=origin,
+            reply=sheet.reply or waits is not None,
+        ),
+        lease=Lease(
+            job_id=job_id,
+            token=token,
+            attempt=1,
+            note=write_note(created, int(ats), 0, sheet.tail),
+        ),
+        created_ms=created,
+        age_ms=max(0, now_ms - created),
+        started=int(ats),
     )
 
 

@@ -54,6 +54,11 @@ def read_note(lease: Lease) -> Note:
     return note
 
 
+def tail_of(lease: Lease) -> str:
+    """The part of a lease's note that jobs with the same options share."""
+    return lease.note.split(",", 3)[-1]
+
+
 @lru_cache(maxsize=1024)
 def _read_tail(tail: str) -> Note:
     """Read what leases of jobs with the same terms share; ValueError for what is no note."""

@@ -86,6 +86,7 @@ class Link:
         self._keys: dict[str, Keys] = {}
         self._tokens: OrderedDict[str, int] = OrderedDict()
         self._sent = 0
+        self._fates: dict[str, tuple[bool | None, int | None]] = {}
         self._bound: dict[tuple[str, str], float] = {}
         self._seen: dict[tuple[str, str], float] = {}
         self._wakes: dict[str, WakeUps] = {}

@@ -52,6 +52,18 @@ class Catch:
         job_id = raw_id.decode() if isinstance(raw_id, bytes) else str(raw_id)
         self.add(job_id, codec.fields_of(flat), token, now_ms)
 
+    def grant(self, parts: Sequence[bytes | None], token: str, now_ms: int) -> None:
+        """Note one job as the batch script hands it out: its id and some of its fields."""
+        job = codec.read_granted(parts, token, now_ms)
+        if job is not None:
+            self.jobs.append(job)
+            return
+        job_id, *values = parts
+        assert job_id is not None
+        known = zip(codec.GRANTED, values, strict=True)
+        fields = {name: value for name, value in known if value is not None}
+        self.add(job_id.decode(), fields, token, now_ms)
+
     def add(self, job_id: str, fields: dict[bytes, bytes], token: str, now_ms: int) -> None:
         """Note one job that is ours now."""
         if b"rjk" in fields:
@@ -181,11 +193,12 @@ class Work(Repeats, Crew):
         replies = await self.pipe(queue, commands, once=True)
         go_on = True
         for ended, (stem, want), reply in zip(groups, asked, replies, strict=True):
-            flags, more, next_due, *found = reply
-            for one, flag in zip(ended, flags.decode(), strict=True):
-                one.done = flag == "1"
-            for number, (raw_id, flat) in enumerate(found, 1):
-                catch.add(raw_id.decode(), codec.fields_of(flat), f"{stem}{number}", now)
+            flags, more, next_due = reply[:3]
+            for one in ended[: len(flags.rstrip(b"0"))]:
+                one.done = True
+            found = range(3, len(reply), 1 + len(codec.GRANTED))
+            for number, at in enumerate(found, 1):
+                catch.grant(reply[at : at + found.step], f"{stem}{number}", now)
             catch.next_ms = None if next_due < 0 else max(0, next_due - now)
             catch.rest = bool(more)
             if more == _BOUND:
