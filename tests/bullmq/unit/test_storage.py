@@ -349,6 +349,37 @@ async def test_a_mixed_bulk_lines_up_in_the_given_order_after_an_id_that_was_tak
         await official.storage.close()
 
 
+@pytest.mark.parametrize("taken", [0, 24, 25, 26, 49, 130])
+async def test_calls_under_way_wait_for_what_the_one_before_left(bench: Bench, taken: int) -> None:
+    storage = store(bench)
+    ids = [f"job-{number:03}" for number in range(140)]
+    await bench.add(ids[taken])
+    specs = [JobSpec(id=one, payload=b"1", origin=f"o-{one}") for one in ids]
+    receipts = await storage.enqueue(bench.queue, specs)
+    assert [receipt.id for receipt in receipts if not receipt.created] == [ids[taken]]
+    assert [receipt.id for receipt in receipts] == ids
+    wait = storage.keys(bench.queue).of("wait")
+    line: Any = await storage.client.call(wait, "LRANGE", wait, 0, -1)
+    there = [job_id for job_id in ids if job_id != ids[taken]]
+    assert [one.decode() for one in reversed(line)] == [ids[taken], *there]
+
+
+async def test_a_bulk_whose_replies_are_lost_lines_up_once_and_in_order(server: Server) -> None:
+    ids = [f"job-{number:03}" for number in range(200)]
+    specs = [JobSpec(id=one, payload=b"1", origin=f"o-{one}") for one in ids]
+    async with Proxy(server.port) as proxy:
+        bench = await bench_on(f"redis://127.0.0.1:{proxy.port}")
+        await bench.add("warm")
+        proxy.cut_reply_to(b"job-030", times=2)
+        receipts = await bench.storage.enqueue(bench.queue, specs)
+        assert [(one.id, one.created) for one in receipts] == [(job_id, True) for job_id in ids]
+        assert proxy.cuts == 2
+        wait = store(bench).keys(bench.queue).of("wait")
+        line: Any = await store(bench).client.call(wait, "LRANGE", wait, 0, -1)
+        assert [one.decode() for one in reversed(line)] == ["warm", *ids]
+        await bench.storage.close()
+
+
 async def test_jobs_line_up_in_order_after_an_id_that_was_taken(bench: Bench) -> None:
     storage = store(bench)
     ids = [f"job-{number:03}" for number in range(120)]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
 
 import msgpack
 
 from toril.ids import token
-from toril.job import JobRecord, JobSpec, State
+from toril.job import JobRecord, JobSpec, State, Terms
 from toril.outcome import CANCELLED, Failure
+from toril.resp.replies import Argument
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
 from toril.storage.bullmq.keys import Keys
@@ -22,8 +25,10 @@ from toril.storage.bullmq.waits import Endings
 from toril.storage.protocol import Cancellation, Ending, EndingKind, Receipt, Removal
 
 _ADDED_AT_ONCE: Final = 25
-"""Jobs per call of the batch script: under a millisecond of server time. What it leaves is added
-before the next ones are sent, for they must line up in order."""
+"""Jobs per call of the batch script: under a millisecond of server time."""
+_UNDER_WAY: Final = 4
+"""Calls of the batch script that may be without a reply."""
+_TERMS: Final = attrgetter("terms")
 _WORTH_A_BATCH: Final = 5
 """So many plain jobs among others are worth a pipeline of their own."""
 _CANCELLATIONS: Final = {
@@ -38,10 +43,18 @@ _REMOVALS: Final = {"x": Removal.REMOVED, "n": Removal.NOT_FOUND, "a": Removal.A
 
 
 class Piece(NamedTuple):
-    """Jobs that are added by one pipeline: by one call of the batch script, or each officially."""
+    """Jobs that are added together: by one call of the batch script, or each officially."""
 
     plain: bool
     jobs: Sequence[JobSpec]
+
+
+class Flight(NamedTuple):
+    """A call of the batch script that is under way; `last`: id and options of its last job."""
+
+    jobs: Sequence[JobSpec]
+    sending: asyncio.Task[list[Any]]
+    last: tuple[Argument, Argument]
 
 
 class Produce(Link):
@@ -60,35 +73,60 @@ class Produce(Link):
         return receipts
 
     async def _add_all(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
-        """Add jobs in pieces; each is written while the server works on the one before."""
+        """Add jobs in pieces; some are written and sent while the server works on others.
+
+        Each call of the batch script names the last job of the one before, and leaves everything
+        if it is not there; so jobs line up in order, whatever becomes of the calls under way.
+        """
         receipts: list[Receipt] = []
-        under_way: asyncio.Task[list[Receipt]] | None = None
+        flights: deque[Flight] = deque()
         try:
             for piece in self._pieces(queue, jobs):
-                commands = await self._write(keys, queue, piece)
-                if under_way is not None:
-                    receipts += await under_way
-                under_way = asyncio.create_task(self._add(keys, queue, piece, commands))
+                if not piece.plain:
+                    receipts += await self._land(keys, queue, flights)
+                    receipts += await self._add_officially(keys, queue, piece.jobs)
+                    continue
+                guard = flights[-1].last if flights else ()
+                args = _added(piece.jobs)
+                command = await self.own_command("add", queue, *args, *guard)
+                sending = asyncio.create_task(self.pipe(queue, [command]))
+                flights.append(Flight(piece.jobs, sending, (args[-4], args[-1])))
                 await asyncio.sleep(0)  # it goes out
-            if under_way is not None:
-                receipts += await under_way
+                if len(flights) >= _UNDER_WAY:
+                    receipts += await self._land(keys, queue, flights, wait_for=1)
+            return receipts + await self._land(keys, queue, flights)
         finally:
-            if under_way is not None and not under_way.done():
-                under_way.cancel()
-                await asyncio.gather(under_way, return_exceptions=True)
+            for flight in flights:
+                flight.sending.cancel()
+            await asyncio.gather(*(one.sending for one in flights), return_exceptions=True)
+
+    async def _land(
+        self, keys: Keys, queue: str, flights: deque[Flight], wait_for: int = _UNDER_WAY
+    ) -> list[Receipt]:
+        """Read what became of the oldest calls; add what they left, before anything else."""
+        receipts: list[Receipt] = []
+        left: list[JobSpec] = []
+        while flights and (wait_for > 0 or left):
+            (flags,) = await flights[0].sending
+            jobs = flights.popleft().jobs
+            wait_for -= 1
+            if flags[:1] == b"b":
+                self.refuses("add", queue)
+            done = len(flags.rstrip(b"0b"))
+            receipts += [
+                Receipt(id=spec.id, created=True, state=State.WAITING) for spec in jobs[:done]
+            ]
+            left += jobs[done:]
+        for some in chunks(left, _ADDED_AT_ONCE):
+            receipts += await self._add_officially(keys, queue, some)
         return receipts
 
     def _pieces(self, queue: str, jobs: Sequence[JobSpec]) -> Iterator[Piece]:
-        """Cut jobs into pipelines that go out one after another, so that they line up in order.
-
-        A pipeline that holds a call of the batch script holds nothing else: what the script
-        leaves must be added before anything that comes after it.
-        """
+        """Cut jobs into pieces: runs of plain ones, and what is between them."""
         batch = self.takes("add", queue)
         others: list[JobSpec] = []
-        for is_plain, group in groupby(jobs, lambda spec: batch and self._is_plain(spec)):
-            run = list(group)
-            if not is_plain or len(run) < min(_WORTH_A_BATCH, len(jobs)):
+        for is_plain, run in self._runs(jobs):
+            if not (batch and is_plain) or len(run) < min(_WORTH_A_BATCH, len(jobs)):
                 others += run
                 continue
             yield from (Piece(False, some) for some in chunks(others, _ADDED_AT_ONCE))
@@ -96,36 +134,35 @@ class Produce(Link):
             yield from (Piece(True, some) for some in chunks(run, _ADDED_AT_ONCE))
         yield from (Piece(False, some) for some in chunks(others, _ADDED_AT_ONCE))
 
-    async def _write(self, keys: Keys, queue: str, piece: Piece) -> list[Command]:
-        """Write a pipeline that adds jobs in their order."""
-        if piece.plain:
-            return [await self.own_command("add", queue, *_added(piece.jobs))]
-        return [
-            command for spec in piece.jobs for command in await self._transaction(keys, queue, spec)
-        ]
+    def _runs(self, jobs: Sequence[JobSpec]) -> Iterator[tuple[bool, list[JobSpec]]]:
+        """Tell plain jobs in a row from others; jobs added together mostly share their terms."""
+        if self.ids == "counter":
+            for is_plain, group in groupby(jobs, self._is_plain):
+                yield is_plain, list(group)
+            return
+        row: list[JobSpec] = []
+        row_is_plain = False
+        for terms, group in groupby(jobs, _TERMS):
+            if is_plain_by(terms) is not row_is_plain and row:
+                yield row_is_plain, row
+                row = []
+            row_is_plain = is_plain_by(terms)
+            row += group
+        yield row_is_plain, row
 
-    async def _add(
-        self, keys: Keys, queue: str, piece: Piece, commands: Sequence[Command]
+    async def _add_officially(
+        self, keys: Keys, queue: str, jobs: Sequence[JobSpec]
     ) -> list[Receipt]:
-        """Add jobs, those that the batch script leaves by the official one."""
-        if not piece.plain:
-            counted = any(map(self._is_counted, piece.jobs))
-            replies = await self.pipe(queue, commands, once=counted)
-            return [
-                await self._read_added(queue, spec, reply)
-                for spec, reply in zip(piece.jobs, replies[3::4], strict=True)
-            ]
-        (flags,) = await self.pipe(queue, commands)
-        if flags[:1] == b"b":
-            self.refuses("add", queue)
-        done = len(flags.rstrip(b"0b"))
-        receipts = [
-            Receipt(id=spec.id, created=True, state=State.WAITING) for spec in piece.jobs[:done]
+        """Add jobs by the official scripts, each in a transaction, in one pipeline."""
+        commands = [
+            command for spec in jobs for command in await self._transaction(keys, queue, spec)
         ]
-        if left := piece.jobs[done:]:
-            rest = Piece(False, left)
-            receipts += await self._add(keys, queue, rest, await self._write(keys, queue, rest))
-        return receipts
+        counted = any(map(self._is_counted, jobs))
+        replies = await self.pipe(queue, commands, once=counted)
+        return [
+            await self._read_added(queue, spec, reply)
+            for spec, reply in zip(jobs, replies[3::4], strict=True)
+        ]
 
     async def _read_added(self, queue: str, spec: JobSpec, reply: Any) -> Receipt:
         """Read what became of a job that was added officially."""
@@ -169,7 +206,7 @@ class Produce(Link):
         return self.ids == "counter" and spec.id == spec.origin
 
     def _is_plain(self, spec: JobSpec) -> bool:
-        return self.batch and _is_plain(spec) and not self._is_counted(spec)
+        return is_plain_by(spec.terms) and not self._is_counted(spec)
 
     async def _receipt(
         self, queue: str, spec: JobSpec, there: Sequence[bytes], added: bytes | int
@@ -257,8 +294,8 @@ class Produce(Link):
         return await endings.wait(asked, self.clock, deadline, ask)
 
 
-def _is_plain(spec: JobSpec) -> bool:
-    terms = spec.terms
+def is_plain_by(terms: Terms) -> bool:
+    """Whether jobs of these terms are nothing but put at the end of the line."""
     return not (terms.delay_ms or terms.priority or terms.lifo or terms.dedup)
 
 
