@@ -30,21 +30,21 @@ local more = want > 0 and not plain
 
 -- What concerns all jobs alike is asked before the first and written after the last, in one call
 -- each. What may fail on a key of another type is a pcall: an error in between would lose the rest.
-local locks, tied, oldest = {}, false, {}
+local jobs, lock_keys, locks, tied, oldest = {}, {}, {}, false, {}
 local out, free, ended, completed, gone = {}, {}, {}, {}, {}
 local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
 local running, popped = plain and call('LLEN', active) or 0, 0
 if plain and #ARGV > 9 then
-  local lock_keys, tie_keys = {}, {}
+  local tie_keys, number = {}, 0
   for at = 10, #ARGV, 6 do
     local job = base .. ARGV[at]
-    lock_keys[#lock_keys + 1] = job .. ':lock'
-    tie_keys[#tie_keys + 1] = job .. ':dependencies'
-    tie_keys[#tie_keys + 1] = job .. ':unsuccessful'
+    number = number + 1
+    jobs[number], lock_keys[number] = job, job .. ':lock'
+    tie_keys[2 * number - 1], tie_keys[2 * number] = job .. ':dependencies', job .. ':unsuccessful'
   end
   locks = call('MGET', unpack(lock_keys))
   tied = call('EXISTS', unpack(tie_keys)) > 0
-  oldest = call('LRANGE', active, -#lock_keys, -1)
+  oldest = call('LRANGE', active, -number, -1)
 end
 
 local function is_drained()
@@ -87,38 +87,38 @@ local function hand_out()
     more = true
     return false
   end
-  local started = 0
+  local started = '1'
   if fields[6] then
-    started = string.match(fields[6], '^%d+$') and #fields[6] < 16 and tonumber(fields[6])
-    if not started then
+    local count = string.match(fields[6], '^%d+$') and #fields[6] < 16 and tonumber(fields[6])
+    if not count then
       fields[10] = 'broken record: ats is no whole number'
       call('HSET', job, 'toril-broken-ats', fields[6], 'defa', fields[10])
-      started = 0
     end
+    started = string.format('%d', (count or 0) + 1)
   end
-  fields[6] = string.format('%d', started + 1)
+  fields[6] = started
   handed = handed + 1
   call('SET', job .. ':lock', stem .. handed, 'PX', lease)
   call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
-  call('HSET', job, 'processedOn', ARGV[1], 'pb', worker, 'ats', fields[6])
+  call('HSET', job, 'processedOn', ARGV[1], 'pb', worker, 'ats', started)
   out[handed] = id
-  reply[#reply + 1] = id
-  for at = 1, 12 do reply[#reply + 1] = fields[at] end
+  local place = 13 * handed - 9
+  reply[place] = id
+  for at = 1, 12 do reply[place + at] = fields[at] end
   return true
 end
 
-local function complete(number, id, token, result, kept, ttl, ending)
-  local job = base .. id
-  if gone[id] or locks[number] ~= token then return false end
+local function complete(number, at)
+  local id, job, result = ARGV[at], jobs[number], ARGV[at + 2]
+  if gone[id] or locks[number] ~= ARGV[at + 1] then return false end
   local ties = redis.pcall('HMGET', job, 'parentKey', 'deid', 'defa', 'toril-w', 'timestamp', 'atm')
   if ties.err or not ties[5] or ties[1] or ties[2] or ties[3] then return false end
   if tied and call('EXISTS', job .. ':dependencies', job .. ':unsuccessful') > 0 then
     return false
   end
   if not leave_active(id) then return false end
-  free[#free + 1] = job .. ':lock'
-  ended[#ended + 1] = id
-  gone[id] = true
+  free[number], ended[number], gone[id] = lock_keys[number], id, true
+  local kept, ttl, ending = ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
   if ending ~= '' and (ties[4] or private_of(id)['w']) then
     call('SET', base .. 'toril-end:' .. id, ending, 'PX', ARGV[6])
   end
@@ -126,7 +126,7 @@ local function complete(number, id, token, result, kept, ttl, ending)
     if ttl ~= '' then call('ZADD', base .. 'toril-ttl', now + tonumber(ttl), id) end
     completed[#completed + 1] = ARGV[1]
     completed[#completed + 1] = id
-    local made = ties[6] and string.format('%d', (tonumber(ties[6]) or 0) + 1) or 1
+    local made = ties[6] and string.format('%d', (tonumber(ties[6]) or 0) + 1) or '1'
     call('HSET', job, 'atm', made, 'returnvalue', result, 'finishedOn', ARGV[1])
   else
     call('DEL', job, job .. ':logs', job .. ':processed', job .. ':failed')
@@ -152,7 +152,8 @@ end
 
 if plain and #ARGV > 9 then call('XTRIM', events, 'MAXLEN', '~', max_events()) end
 for at = 10, #ARGV, 6 do
-  plain = plain and complete((at - 4) / 6, unpack(ARGV, at, at + 5))
+  local number = (at - 4) / 6
+  plain = plain and complete(number, at)
   if plain then
     local asked = handed < want
     if asked and open then open = hand_out() end
@@ -161,7 +162,7 @@ for at = 10, #ARGV, 6 do
       call('XADD', events, '*', 'event', 'drained')
     end
   end
-  flags[#flags + 1] = plain and '1' or '0'
+  flags[number] = plain and '1' or '0'
 end
 if not plain then more = handed < want end
 while plain and open and handed < want do open = hand_out() end
