@@ -88,7 +88,7 @@ def batch_drain(
     groups = [*chunks(specs, BATCH), *[()] * behind]
     for number, fetched in enumerate(groups):
         args: list[str | bytes | int] = [LEASE_MS, WORKER, f"{number}.", len(fetched)]
-        args += (ENDING_KEPT_MS, "", "")
+        args += (ENDING_KEPT_MS, "", "", "")
         ended = groups[number - behind] if number >= behind else ()
         for at, spec in enumerate(ended, 1):
             lease = Lease(job_id=spec.id, token=f"{number - behind}.{at}", attempt=1)

@@ -118,10 +118,11 @@ class NodeQueue:
         self.name = name
         self._about: dict[str, Json] = {"queue": name, "package": package, "prefix": prefix}
         self._package: Package = package
+        self._prefix = prefix
 
     def of(self, name: str) -> NodeQueue:
         """Another queue of the same process."""
-        return NodeQueue(self._agent, name, self._package)
+        return NodeQueue(self._agent, name, self._package, prefix=self._prefix)
 
     async def ask(self, verb: str, **command: Json) -> Json:
         """Send a command about this queue."""

@@ -127,19 +127,22 @@ class Lab:
     """What happens to a queue from outside, the same for both sides.
 
     `name` is the queue's name in toril, `queue` its name in Node; so for the queue of children.
+    Where the prefix has braces, the names have none.
     """
 
-    def __init__(self, agent: Agent, port: int, name: str) -> None:
+    def __init__(self, agent: Agent, port: int, name: str, prefix: str = "bull") -> None:
         self.name = name
         self.child_name = f"{name}-child"
-        self.queue = f"{{{self.name}}}"
-        self.child_queue = f"{{{self.child_name}}}"
-        self.node = NodeQueue(agent, self.queue)
+        self.prefix = prefix
+        tagged = "{" in prefix
+        self.queue = name if tagged else f"{{{name}}}"
+        self.child_queue = self.child_name if tagged else f"{{{self.child_name}}}"
+        self.node = NodeQueue(agent, self.queue, prefix=prefix)
         self._client = redis.Redis(port=port, decode_responses=True)
 
     def key(self, kind: str) -> str:
         """A key of the queue."""
-        return f"bull:{self.queue}:{kind}"
+        return f"{self.prefix}:{self.queue}:{kind}"
 
     def lapse(self, *job_ids: str) -> None:
         """Let leases run out."""

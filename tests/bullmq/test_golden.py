@@ -18,20 +18,30 @@ pytestmark = pytest.mark.node
 
 
 @pytest.fixture(scope="module")
-def left_by_node() -> dict[str, Dump]:
-    """What Node left; it plays each scenario once."""
+def left_by_node() -> dict[tuple[str, str], Dump]:
+    """What Node left; it plays each scenario once under each prefix."""
     return {}
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("batch", [False, True], ids=["official", "batch"])
+@pytest.mark.parametrize(
+    ("batch", "prefix"),
+    [(False, "bull"), (True, "bull"), (True, "{bull}")],
+    ids=["official", "batch", "prefix with a tag"],
+)
 async def test_toril_leaves_what_node_leaves(
-    scenario: str, batch: bool, agent: Agent, server: Server, left_by_node: dict[str, Dump]
+    scenario: str,
+    batch: bool,
+    prefix: str,
+    agent: Agent,
+    server: Server,
+    left_by_node: dict[tuple[str, str], Dump],
 ) -> None:
-    if scenario not in left_by_node:
-        left_by_node[scenario] = await play_on_node(scenario, agent, server.port)
-    expected = left_by_node[scenario]
-    found = await play_on_toril(scenario, agent, server.port, batch=batch)
+    place = scenario, prefix
+    if place not in left_by_node:
+        left_by_node[place] = await play_on_node(scenario, agent, server.port, prefix)
+    expected = left_by_node[place]
+    found = await play_on_toril(scenario, agent, server.port, prefix, batch=batch)
     if scenario in ANY_ORDER:
         expected, found = expected.without_order_of_events(), found.without_order_of_events()
     assert expected.diff(found, "Node 5.62.0", "toril") == ""

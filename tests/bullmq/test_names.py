@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.bullmq.pair import Pair, Recorder
+from tests.bullmq.pair import Pair, Recorder, until
 from tests.bullmq.peer import Agent, NodeQueue
 from tests.servers import Server
 from toril import Backoff, Dedup, Keep, Queue, StorageError, Worker
@@ -71,6 +71,39 @@ async def test_a_prefix_is_shared(agent: Agent, server: Server, name: str) -> No
         async with Worker(queue, handler):
             await queue.wait_until_finished("a")
     assert handler.ids == ["a"]
+
+
+async def seen(node: NodeQueue) -> bool:
+    """Whether Node sees the worker `py`."""
+    return any(one["rawname"].endswith(":w:py") for one in await node.call("getWorkers"))
+
+
+async def test_a_prefix_with_a_tag_is_shared_in_both_directions(
+    agent: Agent, server: Server, name: str
+) -> None:
+    node = NodeQueue(agent, name, prefix="{bull}")
+    await node.add("job", 1, jobId="from-node")
+    url = f"bullmq+redis://127.0.0.1:{server.port}?prefix={{bull}}"
+    async with Queue[Any, Any](name, url) as queue:
+        async with Worker(queue, Recorder(), name="py"):
+            assert await queue.wait_until_finished("from-node") == 1
+            await until(lambda: seen(node))
+        worker = await node.work("echo")
+        await queue.add("job", 2, id="from-toril")
+        assert await queue.wait_until_finished("from-toril") == 2
+        assert len(await worker.stop()) == 1
+        assert name in await queue.storage.queues()
+    assert (await node.counts())["completed"] == 2
+
+
+async def test_a_queue_in_braces_is_not_overlooked_under_a_prefix_with_a_tag(
+    agent: Agent, server: Server, name: str
+) -> None:
+    await NodeQueue(agent, f"{{{name}}}", prefix="{bull}").add("job", 1)
+    url = f"bullmq+redis://127.0.0.1:{server.port}?prefix={{bull}}"
+    async with Queue[Any, Any](name, url) as queue:
+        with pytest.raises(StorageError, match="hash_tag=on"):
+            await queue.add("job", 1)
 
 
 async def test_node_reads_the_defaults_of_toril_as_its_own_options(pair: Pair) -> None:

@@ -101,6 +101,39 @@ async def test_toril_reads_what_node_does(pair: Pair) -> None:
     assert all(event.time_ms > 1_700_000_000_000 for event in events)
 
 
+@pytest.mark.parametrize("how", ["delayed", "waiting"])
+async def test_what_node_puts_off_is_no_retry(pair: Pair, how: str) -> None:
+    worker = await pair.node.work("postpone", how=how)
+    await pair.node.add("job", 1, jobId="a")
+    events = await events_until(pair, EventKind.COMPLETED, "a")
+    assert [event.kind for event in events].count(EventKind.ACTIVE) == 2
+    assert EventKind.RETRYING not in [event.kind for event in events]
+    await worker.stop()
+
+
+async def test_what_node_puts_off_by_a_rate_limit_is_no_retry(pair: Pair) -> None:
+    worker = await pair.node.work("limited", ms=50, options={"limiter": {"max": 9, "duration": 9}})
+    await pair.node.add("job", 1, jobId="a")
+    events = await events_until(pair, EventKind.COMPLETED, "a")
+    assert [event.kind for event in events].count(EventKind.ACTIVE) == 2
+    assert EventKind.RETRYING not in [event.kind for event in events]
+    await worker.stop()
+
+
+async def test_a_parent_that_goes_to_wait_for_its_children_is_no_retry(pair: Pair) -> None:
+    worker = await pair.node.work("postpone", how="children")
+    name = pair.node.name
+    await pair.node.add("job", 1, jobId="a", delay=500)
+    child = {"jobId": "c", "delay": 1000, "parent": {"id": "a", "queue": f"bull:{name}"}}
+    await pair.node.add("job", 2, **child)
+    events = await events_until(pair, EventKind.COMPLETED, "a")
+    kinds = [event.kind for event in events if event.job_id == "a"]
+    assert kinds.count(EventKind.ACTIVE) == 2
+    assert EventKind.WAITING_CHILDREN in kinds
+    assert EventKind.RETRYING not in kinds
+    await worker.stop()
+
+
 async def test_a_retry_in_node_is_a_retrying_event_in_toril(pair: Pair) -> None:
     worker = await pair.node.work("late", attempt=2)
     await pair.node.add("job", 1, jobId="a", attempts=2, backoff={"type": "fixed", "delay": 5})

@@ -8,6 +8,7 @@ time, and takes as much off every TTL.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from redis import Redis
@@ -15,7 +16,7 @@ from redis import Redis
 from toril.clock import ManualClock
 from toril.ids import ulid
 from toril.outcome import Lease
-from toril.resp.url import Address, parse_url
+from toril.resp.url import Address, Host, parse_url
 from toril.storage.bullmq import BullmqStorage
 from toril.testing import lose_next_reply
 
@@ -31,14 +32,16 @@ class Pin(NamedTuple):
 class BullmqRig:
     """Moves the time that the scripts are told, and the TTL of all keys with it."""
 
-    def __init__(self, address: Address | str, *, batch: bool = True) -> None:
+    def __init__(
+        self, address: Address | str, *, batch: bool = True, hosts: Sequence[Host] | None = None
+    ) -> None:
         self.clock = ManualClock()
         self.storage = BullmqStorage(address, clock=self.clock, batch=batch)
         self.storage.now_ms = self.clock.now_ms()
         self._pinned: dict[bytes, Pin] = {}
         address = self.storage.address
         # Past the storage: the server must not be asked where the nodes are at every move.
-        self._servers: list[Any] = [Redis(host, port) for host, port in address.hosts]
+        self._servers: list[Any] = [Redis(host, port) for host, port in hosts or address.hosts]
         self._pattern = f"{address.prefix}:*"
 
     def close(self) -> None:
@@ -47,10 +50,13 @@ class BullmqRig:
             server.close()
 
     @classmethod
-    def on(cls, url: str, *, batch: bool = True) -> BullmqRig:
-        """Make a rig under a prefix of its own, so that it starts with nothing."""
+    def on(cls, url: str, *, batch: bool = True, hosts: Sequence[Host] | None = None) -> BullmqRig:
+        """Make a rig under a prefix of its own, so that it starts with nothing.
+
+        `hosts` are the servers without TLS or sentinels before them, if the URL names others.
+        """
         mark = "&" if "?" in url else "?"
-        return cls(parse_url(f"bullmq+{url}{mark}prefix=t{ulid()}"), batch=batch)
+        return cls(parse_url(f"bullmq+{url}{mark}prefix=t{ulid()}"), batch=batch, hosts=hosts)
 
     async def advance(self, ms: int) -> None:
         """Move the time and let blocked calls look again."""

@@ -99,7 +99,7 @@ class BullmqLooker(Looker):
 
 def _view(job_id: str, fields: Mapping[bytes, bytes], places: Sequence[str]) -> JobView:
     state = places[0] if places else "nowhere"
-    spec = codec.read_spec(job_id, fields, codec.read_options(fields))
+    spec = codec.read_spec(job_id, fields)
     failure = codec.read_failure(fields) if state == "failed" else None
     return JobView(
         id=job_id,

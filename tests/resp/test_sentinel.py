@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,7 @@ import pytest
 
 from tests.resp.conftest import Connect
 from tests.resp.fake import OK, Fake, greet
-from tests.resp.nodes import ask, in_step, wait_for
-from tests.servers import Server, free_port, valkey_binary
+from tests.resp.watch import Watched, watched_master
 from toril.errors import StorageUnavailable
 from toril.resp.client import Client, Settings
 from toril.resp.sync import SyncClient
@@ -104,41 +102,15 @@ async def test_a_sentinel_with_a_password_gets_the_master_s(connect: Connect) ->
 
 
 @pytest.fixture
-def watched(tmp_path: Path) -> Iterator[tuple[Server, Server, int]]:
-    """A master, its replica and one sentinel that is enough to decide."""
-    with (
-        Server(valkey_binary(), "--repl-diskless-sync-delay", "0") as master,
-        Server(valkey_binary(), "--replicaof", "127.0.0.1", str(master.port)) as replica,
-    ):
-        wait_for(lambda: in_step(replica))
-        port = free_port()
-        config = tmp_path / "sentinel.conf"
-        config.write_text(
-            f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\n"
-            f"sentinel monitor main 127.0.0.1 {master.port} 1\n"
-            "sentinel down-after-milliseconds main 500\n"
-            "sentinel failover-timeout main 3000\n"
-        )
-        with Path(tmp_path, "log").open("wb") as log:
-            process = subprocess.Popen(
-                [str(valkey_binary()), str(config), "--sentinel"], stdout=log, stderr=log
-            )
-        try:
-            sentinel = Server(valkey_binary())
-            sentinel.port = port
-            wait_for(sentinel._answers)
-            wait_for(lambda: bool(ask(sentinel, "SENTINEL", "REPLICAS", "main")))
-            yield master, replica, port
-        finally:
-            process.terminate()
-            process.wait(10)
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    """A master, its replica and one sentinel."""
+    with watched_master(tmp_path) as running:
+        yield running
 
 
 @pytest.mark.slow
 @pytest.mark.faults
-async def test_the_new_master_is_found(
-    watched: tuple[Server, Server, int], connect: Connect
-) -> None:
+async def test_the_new_master_is_found(watched: Watched, connect: Connect) -> None:
     master, replica, port = watched
     # The first sentinel does not exist; the next one is asked.
     url = f"redis+sentinel://127.0.0.1:1,127.0.0.1:{port}/main"
@@ -157,7 +129,7 @@ async def test_the_new_master_is_found(
     twin.close()
 
 
-async def test_an_unknown_master_is_named(watched: tuple[Server, Server, int]) -> None:
+async def test_an_unknown_master_is_named(watched: Watched) -> None:
     *_, port = watched
     url = f"redis+sentinel://127.0.0.1:{port}/other"
     client = Client(parse_url(url), Settings(patience=0.5))

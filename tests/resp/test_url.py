@@ -58,6 +58,9 @@ GOOD = {
     "embedded:": Address(kind="embedded"),
     "embedded:some/dir": Address(kind="embedded", path="some/dir"),
     "bullmq+embedded:/d?prefix=x": Address(layout="bullmq", kind="embedded", path="/d", prefix="x"),
+    "bullmq+redis://h?ids=counter&metrics=20160": Address(
+        layout="bullmq", hosts=HOST, ids="counter", metrics=20160
+    ),
     "redis://h?prefix=p&hash_tag=off&timeout=1.5&client_name=me": Address(
         hosts=HOST, prefix="p", hash_tag=False, timeout=1.5, client_name="me"
     ),
@@ -109,6 +112,11 @@ BAD = {
     "redis://h?durability=replicated": "Did you mean 'replicated:1'",
     "redis://h?durability=replicated:0": "none of memory, local",
     "redis://h?client_name=a%20b": "no space",
+    "redis://h?ids=counter": "'ids' needs a BullMQ queue",
+    "redis://h?metrics=5": "'metrics' needs a BullMQ queue",
+    "bullmq+redis://h?ids=uuid": "none of ulid, counter",
+    "bullmq+redis://h?metrics=0": "a whole number of minutes",
+    "bullmq+redis://h?metrics=1.5": "a whole number of minutes",
     "redis://h#x": "%23",
     "redis://:%ff@h": "not UTF-8",
 }

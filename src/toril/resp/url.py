@@ -3,7 +3,8 @@
     embedded:[path]   bullmq+embedded:[path]
     [bullmq+]redis[s]://[user[:pw]@]host[:port][/db]        [bullmq+]unix:///path.sock[?db=n]
     [bullmq+]redis[s]+cluster://h:p[,h:p…]                  [bullmq+]redis[s]+sentinel://h:p[,h:p…]/master[/db]
-    parameters: prefix, hash_tag, durability, timeout, ca, cert, key, verify, client_name
+    parameters: prefix, hash_tag, durability, timeout, ca, cert, key, verify, client_name;
+    with bullmq+ also ids, metrics
 
 What is not in this grammar is refused with a suggestion. No message holds the password, nor a
 piece of the URL that could be one.
@@ -24,6 +25,7 @@ from toril.text import printable, suggest
 Layout = Literal["lean", "bullmq"]
 Kind = Literal["tcp", "unix", "cluster", "sentinel", "embedded"]
 Host = tuple[str, int]
+Ids = Literal["ulid", "counter"]
 
 PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
@@ -40,9 +42,11 @@ _KINDS: Final[dict[str, tuple[Kind, bool]]] = {
 }
 _BULLMQ: Final = "bullmq+"
 _TLS_ONLY: Final = frozenset({"ca", "cert", "key", "verify"})
+_BULLMQ_ONLY: Final = frozenset({"ids", "metrics"})
 _PARAMETERS: Final = frozenset(
-    {"prefix", "hash_tag", "durability", "timeout", "client_name"} | _TLS_ONLY
+    {"prefix", "hash_tag", "durability", "timeout", "client_name"} | _TLS_ONLY | _BULLMQ_ONLY
 )
+_IDS: Final = ("ulid", "counter")
 _SWITCH: Final = {
     **dict.fromkeys(("on", "true", "yes", "1"), True),
     **dict.fromkeys(("off", "false", "no", "0"), False),
@@ -75,6 +79,10 @@ class Address:
     key: str | None = None
     verify: bool = True
     client_name: str = "toril"
+    ids: Ids = "ulid"
+    """Who makes the ids that callers leave out, in BullMQ queues."""
+    metrics: int | None = None
+    """How many minutes of BullMQ's metrics are kept; None to collect none."""
     credentials: Callable[[], tuple[str | None, Secret | None]] | None = None
     """Asked at every login, where a user's own client brings a credential provider."""
 
@@ -110,7 +118,7 @@ class Address:
         given: dict[str, str] = {}
         if self.kind == "unix" and self.db:
             given["db"] = str(self.db)
-        for name in ("prefix", "durability", "ca", "cert", "key", "client_name"):
+        for name in ("prefix", "durability", "ca", "cert", "key", "client_name", "ids"):
             if getattr(self, name) != getattr(plain, name):
                 given[name] = getattr(self, name)
         if self.hash_tag is not None:
@@ -119,6 +127,8 @@ class Address:
             given["timeout"] = f"{self.timeout:g}"
         if not self.verify:
             given["verify"] = "off"
+        if self.metrics is not None:
+            given["metrics"] = str(self.metrics)
         text = "&".join(f"{name}={quote(value, safe=':')}" for name, value in given.items())
         return f"?{text}" if text else ""
 
@@ -241,6 +251,8 @@ def _with_query(address: Address, scheme: str, query: str) -> Address:
             raise InvalidOption(f"{scheme}: parameter '{name}' is given twice")
         if name in _TLS_ONLY and not address.tls:
             raise InvalidOption(f"{scheme}: '{name}' needs TLS; use a 'rediss' URL")
+        if name in _BULLMQ_ONLY and address.layout != "bullmq":
+            raise InvalidOption(f"{scheme}: '{name}' needs a BullMQ queue; use '{_BULLMQ}{scheme}'")
         seen[name] = value
     for name, value in seen.items():
         address = _with_parameter(address, scheme, name, value)
@@ -264,6 +276,13 @@ def _with_parameter(address: Address, scheme: str, name: str, value: str) -> Add
                 f"{scheme}: durability={printable(value, 40)!r} is none of memory, local,"
                 f" replicated:N.{suggest(value, ['memory', 'local', 'replicated:1'])}"
             )
+        case "metrics":
+            return replace(address, metrics=_minutes(scheme, value))
+        case "ids" if value not in _IDS:
+            raise InvalidOption(
+                f"{scheme}: ids={printable(value, 40)!r} is none of {', '.join(_IDS)}."
+                f"{suggest(value, _IDS)}"
+            )
         case "client_name" if not _CLIENT_NAME.fullmatch(value):
             raise InvalidOption(f"{scheme}: client_name takes up to 100 ASCII characters, no space")
         case _ if not value:
@@ -284,6 +303,15 @@ def _seconds(scheme: str, value: str) -> float:
             f"{scheme}: timeout={printable(value, 40)!r}; write seconds above 0, as in timeout=3"
         )
     return float(value)
+
+
+def _minutes(scheme: str, value: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,6}", value, re.ASCII):
+        raise InvalidOption(
+            f"{scheme}: metrics={printable(value, 40)!r}; write a whole number of minutes to keep,"
+            " as in metrics=20160 for two weeks"
+        )
+    return int(value)
 
 
 def _db(scheme: str, value: str) -> int:

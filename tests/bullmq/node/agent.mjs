@@ -30,9 +30,9 @@ const queueOf = ({ package: pkg, queue, prefix = 'bull' }) =>
     new Queue(queue, { connection, prefix, skipMetasUpdate: true }));
 
 // A worker without a processor: it claims, settles and reaps when it is told to.
-const handOf = ({ package: pkg, queue, options = {} }) =>
-  once('hand', pkg, [queue, options], ({ Worker }) => {
-    const worker = new Worker(queue, undefined, { connection, ...options });
+const handOf = ({ package: pkg, queue, prefix = 'bull', options = {} }) =>
+  once('hand', pkg, [queue, prefix, options], ({ Worker }) => {
+    const worker = new Worker(queue, undefined, { connection, prefix, ...options });
     worker.on('error', (error) => process.stderr.write(`${error.stack}\n`));
     return worker;
   });
@@ -86,8 +86,9 @@ const verbs = {
     return plain(await job[command.method](...command.args));
   },
   flow: async (command) => {
-    const producer = once('flow', command.package, '', ({ FlowProducer }) =>
-      new FlowProducer({ connection }));
+    const { prefix = 'bull' } = command;
+    const producer = once('flow', command.package, prefix, ({ FlowProducer }) =>
+      new FlowProducer({ connection, prefix }));
     const { job } = await producer.add(command.flow);
     return plain(job);
   },

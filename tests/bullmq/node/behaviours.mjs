@@ -5,6 +5,12 @@ export const behaviours = {
 
   size: () => async (job) => JSON.stringify(job.data).length,
 
+  // Fails if it is told to.
+  by_data: () => async (job) => {
+    if (job.data === 'fail') throw new Error('no');
+    return job.data;
+  },
+
   fail: ({ message = 'no' }) => async () => {
     throw new Error(message);
   },
@@ -33,6 +39,21 @@ export const behaviours = {
     if (job.attemptsStarted > 1) return 'let through';
     await queue().rateLimit(ms);
     throw Worker.RateLimitError();
+  },
+
+  // Puts a job off on its first run, without an attempt of its own.
+  postpone: ({ how, ms = 1 }, { DelayedError, WaitingError, WaitingChildrenError }) => async (job, token) => {
+    if (job.attemptsStarted > 1) return 'done';
+    if (how === 'delayed') {
+      await job.moveToDelayed(Date.now() + ms, token);
+      throw new DelayedError();
+    }
+    if (how === 'waiting') {
+      await job.moveToWait(token);
+      throw new WaitingError();
+    }
+    if (await job.moveToWaitingChildren(token)) throw new WaitingChildrenError();
+    return 'no children';
   },
 
   children: () => async (job) => ({

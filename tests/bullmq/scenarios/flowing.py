@@ -86,7 +86,7 @@ async def a_doomed_parent_is_failed_by_its_worker(q: Side) -> None:
     await q.claim(child=True)
     await q.fail("a", "broken")
     assert await q.claim() == ["parent"]
-    await q.fail("parent", f"child bull:{q.lab.child_queue}:a failed", for_good=True)
+    await q.fail("parent", f"child {q.lab.prefix}:{q.lab.child_queue}:a failed", for_good=True)
 
 
 @scenario

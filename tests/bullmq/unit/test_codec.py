@@ -50,7 +50,7 @@ def test_every_term_comes_back_from_the_wire() -> None:
     sent = msgpack.unpackb(codec.pack(codec.options_of(spec)))
     wire = fields(sent, priority=b"7")
     wire[b"data"] = spec.payload
-    assert codec.read_spec("a", wire, codec.read_options(wire)) == spec
+    assert codec.read_spec("a", wire) == spec
 
 
 def test_options_of_a_batch_say_what_those_of_each_job_say() -> None:
@@ -119,7 +119,7 @@ def test_keep_jobs_always_has_what_the_script_dies_without(option: object, wire:
 )
 def test_whatever_options_a_stranger_wrote_the_job_can_be_read(options: object) -> None:
     wire = fields(options)
-    terms = codec.read_spec("a", wire, codec.read_options(wire)).terms
+    terms = codec.read_spec("a", wire).terms
     assert terms.attempts == 1
     assert (terms.keep_completed, terms.keep_failed) == (KEEP_ALL, KEEP_ALL)
 
@@ -130,10 +130,10 @@ def test_options_that_are_no_json_are_none() -> None:
 
 def test_a_number_as_backoff_is_a_fixed_delay_and_other_types_are_strategies() -> None:
     wire = fields({"backoff": 1500})
-    backoff = codec.read_spec("a", wire, codec.read_options(wire)).terms.backoff
+    backoff = codec.read_spec("a", wire).terms.backoff
     assert backoff == Backoff("fixed", 1.5, jitter=0.0)
     wire = fields({"backoff": {"type": "jittered", "delay": 10}})
-    custom = codec.read_spec("a", wire, codec.read_options(wire)).terms.backoff
+    custom = codec.read_spec("a", wire).terms.backoff
     assert custom is not None
     assert (custom.kind, custom.is_custom) == ("jittered", True)
 

@@ -23,6 +23,16 @@ async def queue(server: Server) -> AsyncIterator[Queue[Any, Any]]:
         yield made
 
 
+async def test_the_url_can_say_that_ids_are_counted(server: Server) -> None:
+    url = f"bullmq+{server.url}?prefix=c{ulid()}&ids=counter"
+    async with Queue[Any, Any]("q", url) as queue:
+        assert (await queue.add("job", "one")).id == "1"
+        assert "ids=counter" in queue.storage.url
+    storage = BullmqStorage(url, ids="ulid")
+    async with Queue[Any, Any]("q", storage) as queue:
+        assert len((await queue.add("job", "two")).id) == 26
+
+
 async def test_jobs_without_an_id_are_counted_in_their_order(queue: Queue[Any, Any]) -> None:
     assert (await queue.add("job", "one")).id == "1"
     jobs = await queue.add_bulk(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from toril.errors import InvalidOption, StorageError
@@ -9,6 +11,7 @@ from toril.ids import RESERVED_IDS
 from toril.resp.cluster import slot_of
 from toril.resp.url import parse_url
 from toril.storage.bullmq import BullmqStorage
+from toril.storage.bullmq.bulk import BullmqBulk
 from toril.storage.bullmq.keys import (
     JOB_KEYS,
     OWN_KEYS,
@@ -28,6 +31,39 @@ def test_keys_are_tagged_by_default_and_untagged_when_asked() -> None:
     assert keys_of(UNTAGGED, "emails").of("wait") == "bull:emails:wait"
     named = parse_url("bullmq+redis://localhost?prefix=acme")
     assert keys_of(named, "emails").of("meta") == "acme:{emails}:meta"
+
+
+@pytest.mark.parametrize("prefix", ["{bull}", "app:{bull}", "{a}b"])
+def test_a_prefix_with_a_tag_tags_all_queues(prefix: str) -> None:
+    address = parse_url(f"bullmq+redis+cluster://localhost?prefix={prefix}")
+    assert keys_of(address, "emails").of("wait") == f"{prefix}:emails:wait"
+    assert slot_of(keys_of(address, "emails").base) == slot_of(keys_of(address, "mail").of("wait"))
+    assert queue_of(address, f"{prefix}:emails:meta") == "emails"
+    assert queue_of(address, f"{prefix}:{{emails}}:meta") is None
+    BullmqStorage(address)
+    BullmqStorage(replace(address, hash_tag=False))
+
+
+def test_names_may_have_braces_beside_a_prefix_that_has_them() -> None:
+    address = parse_url("bullmq+redis://localhost?prefix={bull}&hash_tag=on")
+    assert keys_of(address, "emails").base == "{bull}:{emails}:"
+    assert queue_of(address, "{bull}:{emails}:meta") == "emails"
+    assert queue_of(address, "{bull}:emails:meta") is None
+
+
+def test_a_twin_in_braces_is_told_beside_a_prefix_that_has_them() -> None:
+    address = parse_url("bullmq+redis://localhost?prefix={bull}")
+    assert twins_of(address, "mail")[0] == "{bull}:{mail}:meta"
+    with pytest.raises(StorageError, match=r"name the Node queue 'mail'.*hash_tag=on"):
+        check_twins(address, "mail", other=True, lean=False)
+
+
+@pytest.mark.parametrize("prefix", ["{", "}", "{}", "}a{", "{a", "a}", "{a}{b}", "{{a}}", "{a}}"])
+def test_a_prefix_whose_braces_are_no_tag_is_refused(prefix: str) -> None:
+    with pytest.raises(InvalidOption, match=r"prefix.*one pair of braces"):
+        BullmqStorage(f"bullmq+redis://localhost?prefix={prefix}")
+    with pytest.raises(InvalidOption, match=r"prefix.*one pair of braces"):
+        BullmqBulk(f"bullmq+redis://localhost?prefix={prefix}")
 
 
 def test_braces_in_the_name_of_a_queue_are_left_alone() -> None:
@@ -67,7 +103,7 @@ def test_a_lean_url_is_refused() -> None:
 def test_an_untagged_twin_is_told_with_both_remedies() -> None:
     assert twins_of(TAGGED, "mail") == ("bull:mail:meta", "{jq:mail}:meta")
     with pytest.raises(StorageError, match=r"name the Node queue '\{mail\}'.*hash_tag=off"):
-        check_twins(TAGGED, "mail", untagged=True, lean=False)
+        check_twins(TAGGED, "mail", other=True, lean=False)
     with pytest.raises(StorageError, match=r"toril's own layout.*without 'bullmq\+'"):
-        check_twins(TAGGED, "mail", untagged=False, lean=True)
-    check_twins(TAGGED, "mail", untagged=False, lean=False)
+        check_twins(TAGGED, "mail", other=False, lean=True)
+    check_twins(TAGGED, "mail", other=False, lean=False)

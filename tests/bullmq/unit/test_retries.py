@@ -11,9 +11,10 @@ from toril.errors import EventsTrimmed
 from toril.event import Cursor, Event, EventKind
 from toril.ids import ulid
 from toril.job import Terms
-from toril.outcome import Failure, Postponed, Released, Retried
+from toril.outcome import Completed, Failed, Failure, Lease, Postponed, Released, Retried
 from toril.storage.bullmq import BullmqStorage
 from toril.storage.bullmq.bulk import BullmqBulk
+from toril.storage.bullmq.scripts import Command, call
 from toril.testing import Bench, MemoryRig
 
 BOOM = Failure(kind="ValueError", reason="boom")
@@ -149,3 +150,53 @@ async def test_the_count_of_trimmed_events_is_exact_from_inside_an_entry(bench: 
         await bench.storage.events(bench.queue, retrying.cursor)
     assert gap.value.count == 3  # its own entry, and the two of "b"
     assert len(await bench.storage.events(bench.queue, gap.value.resume)) == 2
+
+
+async def as_node(bench: Bench, lease: Lease, *, delay_ms: int) -> None:
+    """Put a job off as a Node worker does, who notes nothing for us."""
+    storage = store(bench)
+    keys, now = storage.keys(bench.queue), await storage.now()
+    job, token = lease.job_id, lease.token
+    commands: list[Command] = [call("moveJobFromActiveToWait", keys, job, token, keys.of(job))]
+    if delay_ms:
+        args = (keys.base, now, job, token, delay_ms, "1", b"")
+        commands = [call("moveToDelayed", keys, *args, job_id=job)]
+    assert await storage.pipe(bench.queue, commands) == [0]
+
+
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_node_puts_off_is_known_by_its_attempts_also_after_its_end(
+    bench: Bench, delay_ms: int, fails: bool
+) -> None:
+    await bench.add("a")
+    await as_node(bench, (await bench.take()).lease, delay_ms=delay_ms)
+    before = await everything(bench)
+    await store(bench).promote(bench.queue, ["a"])
+    lease = (await bench.take()).lease
+    failed = Failed(lease=lease, failure=BOOM)
+    await bench.settle(failed if fails else Completed(lease=lease, result=b"1"))
+    after = await everything(bench)
+    assert EventKind.RETRYING not in {event.kind for event in after}
+    assert after[: len(before)] == before
+
+
+async def test_what_was_told_stays_told_whatever_becomes_of_the_job(bench: Bench) -> None:
+    await bench.add("a", "b")
+    one, two = await bench.take_many(2)
+    await as_node(bench, one.lease, delay_ms=60_000)
+    await bench.settle(Retried(lease=two.lease, failure=BOOM, delay_ms=60_000))
+    before = await everything(bench)
+    assert [event.job_id for event in before if event.kind is EventKind.RETRYING] == ["b"]
+    await store(bench).promote(bench.queue, ["a", "b"])
+    one, two = await bench.take_many(2)
+    # From here on the attempts no longer tell: one more for "a", and none for "b".
+    await bench.settle(Retried(lease=one.lease, failure=BOOM, delay_ms=60_000))
+    await bench.settle(Failed(lease=two.lease, failure=BOOM))
+    await store(bench).revive(bench.queue, ["b"])
+    assert (await everything(bench))[: len(before)] == before
+    await bench.settle(Completed(lease=(await bench.take()).lease, result=b"1"))
+    assert (await everything(bench))[: len(before)] == before
+    await bench.storage.remove(bench.queue, ["b"])
+    await bench.add("b")
+    assert (await everything(bench))[: len(before)] == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.resp.proxy import Proxy
 from tests.servers import Server, valkey_binary
 from toril.errors import StorageError
 from toril.ids import ulid
-from toril.job import KEEP_ALL, KEEP_NONE, JobSpec, Keep, State, Terms
+from toril.job import KEEP_ALL, KEEP_NONE, Dedup, JobSpec, Keep, State, Terms
 from toril.outcome import DONE, Completed
 from toril.storage import open_bulk, open_storage
 from toril.storage.bullmq import BullmqStorage
@@ -298,6 +299,85 @@ async def test_a_count_that_is_no_number_keeps_no_other_job_from_its_end(
     outcomes = [Completed(lease=job.lease, result=b"1") for job in jobs]
     assert (await bench.settle(*outcomes)).answers == [DONE, DONE]
     assert (await storage.counts(bench.queue)).completed == 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_jobs_that_end_in_any_order_leave_the_others_running(bench: Bench, seed: int) -> None:
+    storage = store(bench)
+    ids = [f"job-{number:02}" for number in range(40)]
+    await bench.add(*ids, *(f"next-{number}" for number in range(9)))
+    jobs = await bench.take_many(40)
+    some = random.Random(seed).sample(jobs, 20)
+    some.insert(7, some[3])  # told twice
+    outcomes = [Completed(lease=job.lease, result=b"1") for job in some]
+    settlement = await bench.settle(*outcomes, refill=bench.wish(5))
+    assert settlement.answers == [DONE] * 21
+    fresh = [job.spec.id for job in settlement.batch.jobs]
+    assert fresh == [f"next-{number}" for number in range(5)]
+    keys = storage.keys(bench.queue)
+    active: Any = await storage.client.call(keys.base, "LRANGE", keys.of("active"), 0, -1)
+    ended = {job.spec.id for job in some}
+    left = [job_id for job_id in ids if job_id not in ended]
+    assert [one.decode() for one in reversed(active)] == [*left, *fresh]
+    assert (await storage.counts(bench.queue)).completed == 20
+
+
+@pytest.mark.parametrize("size", [7, 25, 60])
+@pytest.mark.parametrize("other", [Terms(lifo=True), Terms(dedup=Dedup("k")), Terms(delay_ms=1)])
+@pytest.mark.parametrize("every", [2, 5, 17])
+async def test_a_mixed_bulk_lines_up_in_the_given_order_after_an_id_that_was_taken(
+    bench: Bench, server: Server, size: int, other: Terms, every: int
+) -> None:
+    specs = [
+        JobSpec(id=f"job-{at:03}", payload=b"1", terms=other if at % every == 1 else Terms())
+        for at in range(size)
+    ]
+
+    async def play(one: Bench) -> tuple[object, list[object]]:
+        await one.add("job-002")
+        await one.add("job-004")
+        await one.storage.enqueue(one.queue, specs)
+        client, keys = store(one).client, store(one).keys(one.queue)
+        entries: Any = await client.call(keys.base, "XRANGE", keys.of("events"), "-", "+")
+        line = await client.call(keys.base, "LRANGE", keys.of("wait"), 0, -1)
+        return line, [flat[:4] for _, flat in entries]
+
+    official = await bench_on(server.url, batch=False)
+    try:
+        assert await play(bench) == await play(official)
+    finally:
+        await official.storage.close()
+
+
+@pytest.mark.parametrize("taken", [0, 24, 25, 26, 49, 130])
+async def test_calls_under_way_wait_for_what_the_one_before_left(bench: Bench, taken: int) -> None:
+    storage = store(bench)
+    ids = [f"job-{number:03}" for number in range(140)]
+    await bench.add(ids[taken])
+    specs = [JobSpec(id=one, payload=b"1", origin=f"o-{one}") for one in ids]
+    receipts = await storage.enqueue(bench.queue, specs)
+    assert [receipt.id for receipt in receipts if not receipt.created] == [ids[taken]]
+    assert [receipt.id for receipt in receipts] == ids
+    wait = storage.keys(bench.queue).of("wait")
+    line: Any = await storage.client.call(wait, "LRANGE", wait, 0, -1)
+    there = [job_id for job_id in ids if job_id != ids[taken]]
+    assert [one.decode() for one in reversed(line)] == [ids[taken], *there]
+
+
+async def test_a_bulk_whose_replies_are_lost_lines_up_once_and_in_order(server: Server) -> None:
+    ids = [f"job-{number:03}" for number in range(200)]
+    specs = [JobSpec(id=one, payload=b"1", origin=f"o-{one}") for one in ids]
+    async with Proxy(server.port) as proxy:
+        bench = await bench_on(f"redis://127.0.0.1:{proxy.port}")
+        await bench.add("warm")
+        proxy.cut_reply_to(b"job-030", times=2)
+        receipts = await bench.storage.enqueue(bench.queue, specs)
+        assert [(one.id, one.created) for one in receipts] == [(job_id, True) for job_id in ids]
+        assert proxy.cuts == 2
+        wait = store(bench).keys(bench.queue).of("wait")
+        line: Any = await store(bench).client.call(wait, "LRANGE", wait, 0, -1)
+        assert [one.decode() for one in reversed(line)] == ["warm", *ids]
+        await bench.storage.close()
 
 
 async def test_jobs_line_up_in_order_after_an_id_that_was_taken(bench: Bench) -> None:

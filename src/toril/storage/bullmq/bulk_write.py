@@ -14,7 +14,7 @@ from toril.storage.bullmq.codes import refused
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import CHUNK, check_reply, chunks
 from toril.storage.bullmq.official import own
-from toril.storage.bullmq.produce import add_command, is_plain
+from toril.storage.bullmq.produce import add_command, is_plain_by
 from toril.storage.bullmq.scripts import Command
 from toril.storage.columns import Written
 
@@ -144,7 +144,7 @@ def _sort(rows: Rows) -> tuple[list[int], list[int]]:
     kinds: dict[int, bool] = {}
     for terms in rows.terms:
         if id(terms) not in kinds:
-            kinds[id(terms)] = is_plain(terms)
+            kinds[id(terms)] = is_plain_by(terms)
     plain: list[int] = []
     rest: list[int] = []
     for at, terms in enumerate(rows.terms):

@@ -11,21 +11,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from json.encoder import encode_basestring as _quote
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgpack
 
 from toril.errors import InvalidInput
 from toril.job import JobRecord, JobSpec, State, Terms
 from toril.outcome import CANCELLED, Failure, Lease
-from toril.storage.bullmq.leases import Note, write_note
-from toril.storage.bullmq.terms import PRIVATE, Options, read_terms, some, whole, write_terms
+from toril.storage.bullmq.leases import write_note
+from toril.storage.bullmq.mending import BROKEN, fault_of
+from toril.storage.bullmq.sheets import Sheet, loads, read_sheet
+from toril.storage.bullmq.terms import PRIVATE, Options, write_terms
 from toril.storage.protocol import Claimed
-
-try:  # the extra `fast`
-    import orjson
-except ImportError:
-    orjson = None  # type: ignore[assignment]
 
 Fields = Mapping[bytes, bytes]
 
@@ -33,6 +30,12 @@ STATES: Final = {state.value.encode(): state for state in State}
 STALLED_TEXT: Final = b"job stalled more than allowable limit"
 CANCELLED_TEXT: Final = b"cancelled while it ran; its worker is gone"
 KIND: Final = "toril-kind"
+BROKEN_KIND: Final = "SerdeError"
+GRANTED: Final = (
+    b"name", b"data", b"opts", b"timestamp", b"priority", b"ats", b"atm", b"stc", b"attemptsMade",
+    b"defa", b"rjk", b"toril-w",
+)  # fmt: skip
+"""The fields of a job that `finish.lua` gives, in its order."""
 
 
 def pack(value: object) -> bytes:
@@ -109,87 +112,114 @@ def check_payload(what: str, payload: bytes) -> str:
 
 def read_options(fields: Fields) -> Options:
     """Decode a job's options; none if they are not what they should be."""
-    try:
-        options = _loads(fields.get(b"opts", b"{}"))
-    except ValueError:
-        return {}
-    return options if isinstance(options, dict) else {}
+    return _dict(loads(fields.get(b"opts", b"{}")))
 
 
-def _loads(raw: bytes) -> Any:
-    if orjson is not None:
-        try:
-            return orjson.loads(raw)
-        except ValueError:
-            pass  # it is stricter
-    return json.loads(raw)
+def _sheet_of(job_id: str, fields: Fields) -> tuple[Sheet, str]:
+    return read_sheet(job_id, fields.get(b"opts", b"{}"), number(fields, b"priority"))
 
 
-def read_spec(job_id: str, fields: Fields, options: Options) -> JobSpec:
+def read_spec(job_id: str, fields: Fields) -> JobSpec:
     """Make a spec from a job's hash."""
-    private = _dict(options.get(PRIVATE))
-    origin = private.get("o")
+    return _spec(job_id, fields, *_sheet_of(job_id, fields))
+
+
+def _spec(job_id: str, fields: Fields, sheet: Sheet, origin: str) -> JobSpec:
     return JobSpec(
         id=job_id,
         name=_text(fields.get(b"name", b"")),
         payload=fields.get(b"data", b"{}"),
-        terms=read_terms(number(fields, b"priority"), options, private),
-        origin=origin if isinstance(origin, str) else "",
-        reply=bool(private.get("w")) or b"toril-w" in fields,
+        terms=sheet.terms,
+        origin=origin,
+        reply=sheet.reply or b"toril-w" in fields,
     )
 
 
 def read_claimed(job_id: str, fields: Fields, token: str, now_ms: int) -> Claimed:
     """Make a job in hand from its hash."""
-    options = read_options(fields)
-    spec = read_spec(job_id, fields, options)
+    sheet, origin = _sheet_of(job_id, fields)
     made = attempts_made(fields)
     started, stalls = number(fields, b"ats"), number(fields, b"stc")
     created = number(fields, b"timestamp")
-    note: Note = {
-        "made_ms": created,
-        "ats": started,
-        "stc": stalls,
-        "lifo": spec.terms.lifo,
-        "keep_completed": options.get("removeOnComplete"),
-        "keep_failed": options.get("removeOnFail"),
-        "ttl_ms": spec.terms.result_ttl_ms,
-        "stacks": some(options.get("stackTraceLimit")),
-        "attempts": whole(options.get("attempts")) if _is_childs_fault(fields) else None,
-    }
+    note = write_note(created, started, stalls, _tail(fields, sheet))
     return Claimed(
-        spec=spec,
-        lease=Lease(job_id=job_id, token=token, attempt=made + 1, note=write_note(note)),
+        spec=_spec(job_id, fields, sheet, origin),
+        lease=Lease(job_id=job_id, token=token, attempt=made + 1, note=note),
         created_ms=created,
         age_ms=max(0, now_ms - created),
         started=started,
         attempts_made=made,
         stalls=stalls,
-        doom=_read_doom(fields),
+        doom=_read_doom(fields, sheet),
     )
+
+
+def read_granted(parts: Sequence[bytes | None], token: str, now_ms: int) -> Claimed | None:
+    """Make a job in hand from its id and the fields `GRANTED`; None for one that is not plain."""
+    raw_id, name, data, opts, timestamp, priority, ats, atm, stc, old, doom, repeat, waits = parts
+    if (
+        (raw_id is None or name is None or data is None or opts is None or ats is None)
+        or (timestamp is None or not timestamp.isdigit() or priority is None)
+        or not (atm is old is doom is repeat is None and stc is None and priority.isdigit())
+    ):
+        return None
+    job_id = raw_id.decode()
+    sheet, origin = read_sheet(job_id, opts, int(priority))
+    if sheet.fault is not None:
+        return None
+    created = int(timestamp)
+    return Claimed(
+        spec=JobSpec(
+            id=job_id,
+            name=_text(name),
+            payload=data,
+            terms=sheet.terms,
+            origin=origin,
+            reply=sheet.reply or waits is not None,
+        ),
+        lease=Lease(
+            job_id=job_id,
+            token=token,
+            attempt=1,
+            note=write_note(created, int(ats), 0, sheet.tail),
+        ),
+        created_ms=created,
+        age_ms=max(0, now_ms - created),
+        started=int(ats),
+    )
+
+
+def _tail(fields: Fields, sheet: Sheet) -> str:
+    if b"defa" not in fields or not _is_childs_fault(fields):
+        return sheet.tail
+    head, _, _ = sheet.tail.rpartition(",")
+    return f"{head},{sheet.attempts}]"
 
 
 def _is_childs_fault(fields: Fields) -> bool:
     return fields.get(b"defa", b"").startswith(b"child ")
 
 
-def _read_doom(fields: Fields) -> Failure | None:
+def _read_doom(fields: Fields, sheet: Sheet) -> Failure | None:
     reason = fields.get(b"defa")
     if b"data" not in fields:
         return Failure(kind="JobMissing", reason="only its id was in line; its data is gone")
     if reason is None:
-        return None
+        fault = fault_of(fields) or sheet.fault
+        return None if fault is None else Failure(kind=BROKEN_KIND, reason=fault)
+    text = _text(reason)
+    if text.startswith(BROKEN):
+        return Failure(kind=BROKEN_KIND, reason=text)
     kind = "ChildFailed" if _is_childs_fault(fields) else "JobStalled"
-    return Failure(kind=CANCELLED if reason == CANCELLED_TEXT else kind, reason=_text(reason))
+    return Failure(kind=CANCELLED if reason == CANCELLED_TEXT else kind, reason=text)
 
 
 def read_record(job_id: str, fields: Fields, state: State, due_ms: int | None) -> JobRecord:
     """Make a stored job from its hash."""
-    options = read_options(fields)
     completed = state is State.COMPLETED
     worker = fields.get(b"pb")
     return JobRecord(
-        spec=read_spec(job_id, fields, options),
+        spec=read_spec(job_id, fields),
         state=state,
         created_ms=number(fields, b"timestamp"),
         due_ms=due_ms if state is State.DELAYED else None,
@@ -259,7 +289,7 @@ def number(fields: Fields, name: bytes) -> int:
     if raw is None:
         return 0
     try:
-        return int(float(raw))
+        return int(raw) if raw.isdigit() else int(float(raw))
     except (ValueError, OverflowError):  # not a number, or not a finite one
         return 0
 

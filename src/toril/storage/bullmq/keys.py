@@ -1,6 +1,7 @@
 """Name every key of a BullMQ queue.
 
-    <prefix>:<name>:…      prefix is "bull"; the name is `{queue}`, or `queue` with hash_tag=off
+    <prefix>:<name>:…      prefix is "bull"; the name is `{queue}`, or `queue` with hash_tag=off;
+                           with braces in the prefix, as in `{bull}`, the name is `queue`
     id                     STRING  counter of ids
     meta                   HASH    paused, concurrency, max, duration, opts.maxLenEvents, version
     wait, paused, active   LIST    next to run at the tail
@@ -27,6 +28,7 @@ Ours, unknown to Node:
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,6 +37,7 @@ from toril.resp.url import Address
 
 PREFIX: Final = "bull"
 LEAN_PREFIX: Final = "jq"
+_TAG: Final = re.compile(r"[^{}]*(\{[^{}]+\}[^{}]*)?")
 
 QUEUE_KEYS: Final = (
     "id", "meta", "wait", "paused", "active", "prioritized", "delayed", "completed", "failed",
@@ -81,49 +84,73 @@ class Keys:
 
 def check_tagging(address: Address) -> None:
     """Refuse what cannot work: keys of one queue in different slots of a cluster."""
-    if address.kind == "cluster" and address.hash_tag is False:
+    prefix = address.prefix or PREFIX
+    if not _TAG.fullmatch(prefix):
+        raise InvalidOption(
+            f"{address.safe}: prefix={prefix!r}: at most one pair of braces, with something in it,"
+            " as in prefix={bull}; the text in it decides which slot of a cluster all queues are in"
+        )
+    if address.kind == "cluster" and address.hash_tag is False and not _is_tag(prefix):
         raise InvalidOption(
             f"{address.safe}: hash_tag=off spreads the keys of a queue over the cluster, and its"
-            " scripts fail with CROSSSLOT; leave hash_tag out and name the Node queue '{queue}'"
+            " scripts fail with CROSSSLOT; leave hash_tag out and name the Node queue '{queue}',"
+            " or give both sides a prefix with braces"
         )
+
+
+def _is_tag(prefix: str) -> bool:
+    return "{" in prefix
+
+
+def _in_braces(address: Address) -> bool:
+    """Whether names of queues get braces: if asked for, and else if the prefix has none."""
+    prefix = address.prefix or PREFIX
+    return not _is_tag(prefix) if address.hash_tag is None else address.hash_tag
 
 
 def keys_of(address: Address, queue: str) -> Keys:
     """Name the keys of a queue; braces that are in its name already are left alone."""
-    tagged = address.hash_tag is not False and "{" not in queue
+    tagged = _in_braces(address) and "{" not in queue
     return Keys(address.prefix or PREFIX, f"{{{queue}}}" if tagged else queue)
 
 
 def queue_of(address: Address, meta: str) -> str | None:
     """Read the queue's name from its `meta` key; None for a queue of the other tagging."""
     name = meta.removeprefix(f"{address.prefix or PREFIX}:").removesuffix(":meta")
-    if address.hash_tag is False:
-        return name
-    if name.startswith("{") and name.endswith("}") and "{" not in name[1:]:
-        return name[1:-1]
-    return None
+    is_tagged = name.startswith("{") and name.endswith("}") and "{" not in name[1:]
+    if _in_braces(address):
+        return name[1:-1] if is_tagged else None
+    return None if is_tagged and address.hash_tag is None else name
 
 
 def twins_of(address: Address, queue: str) -> tuple[str, str]:
-    """The `meta` keys of the untagged twin and of the lean twin of a queue."""
+    """The `meta` keys of the twin of the other tagging and of the lean twin of a queue."""
     prefix = address.prefix or PREFIX
     lean = address.prefix or LEAN_PREFIX
-    return f"{prefix}:{queue}:meta", f"{{{lean}:{queue}}}:meta"
+    other = queue if _in_braces(address) else f"{{{queue}}}"
+    return f"{prefix}:{other}:meta", f"{{{lean}:{queue}}}:meta"
 
 
-def check_twins(address: Address, queue: str, untagged: bool, lean: bool) -> None:
+def check_twins(address: Address, queue: str, other: bool, lean: bool) -> None:
     """Raise if another queue of the same name stands beside this one, unseen by its clients."""
     prefix = address.prefix or PREFIX
-    if untagged:
+    plain, braced = f"'{prefix}:{queue}:*'", f"'{prefix}:{{{queue}}}:*'"
+    if other and _in_braces(address):
         raise StorageError(
-            f"queue {queue!r} on {address.safe}: '{prefix}:{queue}:*' exists without braces,"
-            f" written by a Node client, and would never meet '{prefix}:{{{queue}}}:*'; either name"
+            f"queue {queue!r} on {address.safe}: {plain} exists without braces,"
+            f" written by a Node client, and would never meet {braced}; either name"
             f" the Node queue '{{{queue}}}', or open it as it is with hash_tag=off"
             " (hash_tag=on if both are meant to exist)"
+        )
+    if other:
+        raise StorageError(
+            f"queue {queue!r} on {address.safe}: {braced} exists, with braces in its name too,"
+            f" and would never meet {plain}; either name the Node queue '{queue}', or open"
+            " it as it is with hash_tag=on (hash_tag=off if both are meant to exist)"
         )
     if lean:
         raise StorageError(
             f"queue {queue!r} on {address.safe}: a queue of this name exists in toril's own layout;"
             " open it without 'bullmq+', or choose another name"
-            " (hash_tag=on if both are meant to exist)"
+            f" (hash_tag={'on' if _in_braces(address) else 'off'} if both are meant to exist)"
         )

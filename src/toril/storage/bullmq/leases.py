@@ -26,10 +26,20 @@ class Note(TypedDict):
     """Set for a parent that a child fails: Node then goes by the number of its attempts."""
 
 
-def write_note(note: Note) -> str:
+def note_tail(
+    lifo: bool,
+    keep_completed: object,
+    keep_failed: object,
+    ttl_ms: int | None,
+    stacks: int | None,
+    attempts: int | None = None,
+) -> str:
+    """Write what notes of jobs with the same options have in common."""
+    return _encode([lifo, keep_completed, keep_failed, ttl_ms, stacks, attempts])[1:]
+
+
+def write_note(made_ms: int, ats: int, stc: int, tail: str) -> str:
     """Write a note as a short JSON list."""
-    made_ms, ats, stc, *rest = note.values()
-    tail = _PLAIN if rest == _PLAIN_REST else _encode(rest)[1:]
     return f"[{made_ms},{ats},{stc},{tail}"
 
 
@@ -42,6 +52,11 @@ def read_note(lease: Lease) -> Note:
     except ValueError:
         return _FOREIGN
     return note
+
+
+def tail_of(lease: Lease) -> str:
+    """The part of a lease's note that jobs with the same options share."""
+    return lease.note.split(",", 3)[-1]
 
 
 @lru_cache(maxsize=1024)
@@ -62,5 +77,3 @@ _FOREIGN: Final[Note] = {
     "stacks": None,
     "attempts": None,
 }
-_PLAIN_REST: Final = list(_FOREIGN.values())[3:]
-_PLAIN: Final = _encode(_PLAIN_REST)[1:]

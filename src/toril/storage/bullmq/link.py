@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from toril.clock import Clock, SystemClock
 from toril.errors import InvalidOption, StorageClosed, StorageError
@@ -16,7 +16,7 @@ from toril.resp.client import Client, Reply, Settings
 from toril.resp.embedded import EmbeddedServer
 from toril.resp.replies import Argument
 from toril.resp.script import Script
-from toril.resp.url import Address, parse_url
+from toril.resp.url import Address, Ids, parse_url
 from toril.storage.bullmq.keys import Keys, check_tagging, check_twins, keys_of, twins_of
 from toril.storage.bullmq.official import OWN, own, scripts
 from toril.storage.bullmq.scripts import USED, Command
@@ -34,7 +34,6 @@ _SKEW_S: Final = 30.0
 _BOUND_S: Final = 1.0
 """How long a queue that was paused or had bounds is taken to be so still."""
 
-Ids = Literal["ulid", "counter"]
 T = TypeVar("T")
 
 
@@ -51,14 +50,17 @@ class Link:
         batch: bool = True,
         keep_completed: Keep = KEEP_ALL,
         keep_failed: Keep = KEEP_ALL,
-        ids: Ids = "ulid",
+        ids: Ids | None = None,
+        metrics: int | None = None,
     ) -> None:
         self.address = parse_url(url) if isinstance(url, str) else url
         if self.address.layout != "bullmq":
             raise InvalidOption(f"{self.address.safe}: not a BullMQ URL; write 'bullmq+redis://…'")
         check_tagging(self.address)
-        if ids not in ("ulid", "counter"):
+        if ids not in (None, "ulid", "counter"):
             raise InvalidOption(f"ids={ids!r}: must be 'ulid' or 'counter'")
+        if metrics is not None and (type(metrics) is not int or metrics < 1):
+            raise InvalidOption(f"metrics={metrics!r}: must be a number of minutes to keep, from 1")
         scripts()  # a missing extra or a changed file shows now, not at the first job
         self.clock: Clock = clock or SystemClock()
         self.now_ms = 0
@@ -67,9 +69,11 @@ class Link:
         """Whether plain jobs go through our batch scripts; the official ones do the rest."""
         self.keep_completed = keep_completed
         self.keep_failed = keep_failed
-        self.ids = ids
+        self.ids = ids or self.address.ids
         """Who makes the ids that callers leave out: we, or the counter of the queue, as for Node.
         Only with ours can a hand-in whose answer was lost be sent again."""
+        self.metrics = metrics or self.address.metrics
+        """How many minutes of counts of finished jobs are kept; None to count none."""
         self._allow_eviction = allow_eviction
         self._settings = settings
         self._server: EmbeddedServer | None = None
@@ -82,6 +86,7 @@ class Link:
         self._keys: dict[str, Keys] = {}
         self._tokens: OrderedDict[str, int] = OrderedDict()
         self._sent = 0
+        self._fates: dict[str, tuple[bool | None, int | None]] = {}
         self._bound: dict[tuple[str, str], float] = {}
         self._seen: dict[tuple[str, str], float] = {}
         self._wakes: dict[str, WakeUps] = {}

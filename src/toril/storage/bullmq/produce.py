@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, Final, cast
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, cast
 
 import msgpack
 
 from toril.ids import token
 from toril.job import JobRecord, JobSpec, State, Terms
 from toril.outcome import CANCELLED, Failure
+from toril.resp.replies import Argument
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
 from toril.storage.bullmq.keys import Keys
@@ -22,8 +25,12 @@ from toril.storage.bullmq.waits import Endings
 from toril.storage.protocol import Cancellation, Ending, EndingKind, Receipt, Removal
 
 _ADDED_AT_ONCE: Final = 25
-"""Jobs per call of the batch script: under a millisecond of server time. What it leaves is added
-before the next ones are sent, for they must line up in order."""
+"""Jobs per call of the batch script: under a millisecond of server time."""
+_UNDER_WAY: Final = 4
+"""Calls of the batch script that may be without a reply."""
+_TERMS: Final = attrgetter("terms")
+_WORTH_A_BATCH: Final = 5
+"""So many plain jobs among others are worth a pipeline of their own."""
 _CANCELLATIONS: Final = {
     "x": Cancellation.CANCELLED,
     "n": Cancellation.NOT_FOUND,
@@ -35,12 +42,19 @@ _CANCELLATIONS: Final = {
 _REMOVALS: Final = {"x": Removal.REMOVED, "n": Removal.NOT_FOUND, "a": Removal.ACTIVE}
 
 
-@dataclass(frozen=True, slots=True)
-class Adding:
-    """The commands that add some jobs, and where the answer for each will be: reply and place."""
+class Piece(NamedTuple):
+    """Jobs that are added together: by one call of the batch script, or each officially."""
 
-    commands: Sequence[Command]
-    places: Sequence[tuple[int, int]]
+    plain: bool
+    jobs: Sequence[JobSpec]
+
+
+class Flight(NamedTuple):
+    """A call of the batch script that is under way; `last`: id and options of its last job."""
+
+    jobs: Sequence[JobSpec]
+    sending: asyncio.Task[list[Any]]
+    last: tuple[Argument, Argument]
 
 
 class Produce(Link):
@@ -54,88 +68,107 @@ class Produce(Link):
         for spec in jobs:
             if not spec.payload.isascii():
                 codec.check_payload(f"data of job {spec.id!r}", spec.payload)
-        if len(jobs) <= _ADDED_AT_ONCE:
-            receipts = await self._add(keys, queue, jobs, await self._write(keys, queue, jobs))
-        else:
-            receipts = await self._add_many(keys, queue, jobs)
+        receipts = await self._add_all(keys, queue, jobs)
         await self.secure(queue)
         return receipts
 
-    async def _add_many(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
-        """Add jobs in pieces; each is written while the server works on the one before."""
+    async def _add_all(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
+        """Add jobs in pieces; some are written and sent while the server works on others.
+
+        Each call of the batch script names the last job of the one before, and leaves everything
+        if it is not there; so jobs line up in order, whatever becomes of the calls under way.
+        """
         receipts: list[Receipt] = []
-        under_way: asyncio.Task[list[Receipt]] | None = None
+        flights: deque[Flight] = deque()
         try:
-            for some in chunks(jobs, _ADDED_AT_ONCE):
-                adding = await self._write(keys, queue, some)
-                if under_way is not None:
-                    receipts += await under_way
-                under_way = asyncio.create_task(self._add(keys, queue, some, adding))
+            for piece in self._pieces(queue, jobs):
+                if not piece.plain:
+                    receipts += await self._land(keys, queue, flights)
+                    receipts += await self._add_officially(keys, queue, piece.jobs)
+                    continue
+                guard = flights[-1].last if flights else ()
+                args = _added(piece.jobs)
+                command = await self.own_command("add", queue, *args, *guard)
+                sending = asyncio.create_task(self.pipe(queue, [command]))
+                flights.append(Flight(piece.jobs, sending, (args[-4], args[-1])))
                 await asyncio.sleep(0)  # it goes out
-            if under_way is not None:
-                receipts += await under_way
+                if len(flights) >= _UNDER_WAY:
+                    receipts += await self._land(keys, queue, flights, wait_for=1)
+            return receipts + await self._land(keys, queue, flights)
         finally:
-            if under_way is not None and not under_way.done():
-                under_way.cancel()
-                await asyncio.gather(under_way, return_exceptions=True)
+            for flight in flights:
+                flight.sending.cancel()
+            await asyncio.gather(*(one.sending for one in flights), return_exceptions=True)
+
+    async def _land(
+        self, keys: Keys, queue: str, flights: deque[Flight], wait_for: int = _UNDER_WAY
+    ) -> list[Receipt]:
+        """Read what became of the oldest calls; add what they left, before anything else."""
+        receipts: list[Receipt] = []
+        left: list[JobSpec] = []
+        while flights and (wait_for > 0 or left):
+            (flags,) = await flights[0].sending
+            jobs = flights.popleft().jobs
+            wait_for -= 1
+            if flags[:1] == b"b":
+                self.refuses("add", queue)
+            done = len(flags.rstrip(b"0b"))
+            receipts += [
+                Receipt(id=spec.id, created=True, state=State.WAITING) for spec in jobs[:done]
+            ]
+            left += jobs[done:]
+        for some in chunks(left, _ADDED_AT_ONCE):
+            receipts += await self._add_officially(keys, queue, some)
         return receipts
 
-    async def _write(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> Adding:
-        """Write a pipeline that adds jobs in their order: plain ones together, others alone."""
-        commands: list[Command] = []
-        places: list[tuple[int, int]] = []
+    def _pieces(self, queue: str, jobs: Sequence[JobSpec]) -> Iterator[Piece]:
+        """Cut jobs into pieces: runs of plain ones, and what is between them."""
         batch = self.takes("add", queue)
-        for is_plain, group in groupby(jobs, lambda spec: batch and self._is_plain(spec)):
-            for some in chunks(list(group), _ADDED_AT_ONCE if is_plain else 1):
-                if is_plain:
-                    commands.append(await self.own_command("add", queue, *_added(some)))
-                else:
-                    commands += await self._transaction(keys, queue, some[0])
-                places += [(len(commands) - 1, at) for at in range(len(some))]
-        return Adding(commands, places)
+        others: list[JobSpec] = []
+        for is_plain, run in self._runs(jobs):
+            if not (batch and is_plain) or len(run) < min(_WORTH_A_BATCH, len(jobs)):
+                others += run
+                continue
+            yield from (Piece(False, some) for some in chunks(others, _ADDED_AT_ONCE))
+            others = []
+            yield from (Piece(True, some) for some in chunks(run, _ADDED_AT_ONCE))
+        yield from (Piece(False, some) for some in chunks(others, _ADDED_AT_ONCE))
 
-    async def _add(
-        self, keys: Keys, queue: str, jobs: Sequence[JobSpec], adding: Adding
+    def _runs(self, jobs: Sequence[JobSpec]) -> Iterator[tuple[bool, list[JobSpec]]]:
+        """Tell plain jobs in a row from others; jobs added together mostly share their terms."""
+        if self.ids == "counter":
+            for is_plain, group in groupby(jobs, self._is_plain):
+                yield is_plain, list(group)
+            return
+        row: list[JobSpec] = []
+        row_is_plain = False
+        for terms, group in groupby(jobs, _TERMS):
+            if is_plain_by(terms) is not row_is_plain and row:
+                yield row_is_plain, row
+                row = []
+            row_is_plain = is_plain_by(terms)
+            row += group
+        yield row_is_plain, row
+
+    async def _add_officially(
+        self, keys: Keys, queue: str, jobs: Sequence[JobSpec]
     ) -> list[Receipt]:
-        """Add jobs, those that the batch script leaves by the official one."""
-        counted = any(map(self._is_counted, jobs))
-        replies = await self.pipe(queue, adding.commands, once=counted)
-        if any(isinstance(reply, bytes) and reply[:1] == b"b" for reply in replies):
-            self.refuses("add", queue)
-        receipts = [
-            await self._read_added(queue, spec, replies[place], at)
-            for spec, (place, at) in zip(jobs, adding.places, strict=True)
+        """Add jobs by the official scripts, each in a transaction, in one pipeline."""
+        commands = [
+            command for spec in jobs for command in await self._transaction(keys, queue, spec)
         ]
-        left = [at for at, receipt in enumerate(receipts) if receipt is None]
-        return await self._add_left(keys, queue, jobs, receipts, left)
+        counted = any(map(self._is_counted, jobs))
+        replies = await self.pipe(queue, commands, once=counted)
+        return [
+            await self._read_added(queue, spec, reply)
+            for spec, reply in zip(jobs, replies[3::4], strict=True)
+        ]
 
-    async def _read_added(self, queue: str, spec: JobSpec, reply: Any, at: int) -> Receipt | None:
-        """Read what became of a job; None for one that the batch script left."""
+    async def _read_added(self, queue: str, spec: JobSpec, reply: Any) -> Receipt:
+        """Read what became of a job that was added officially."""
         if self._is_counted(spec):
             return await self._counted_receipt(queue, spec, *reply)
-        if isinstance(reply, list):
-            return await self._receipt(queue, spec, *reply)
-        added = reply[at : at + 1] == b"1"
-        return Receipt(id=spec.id, created=True, state=State.WAITING) if added else None
-
-    async def _add_left(
-        self,
-        keys: Keys,
-        queue: str,
-        jobs: Sequence[JobSpec],
-        receipts: Sequence[Receipt | None],
-        left: Sequence[int],
-    ) -> list[Receipt]:
-        """Add officially what the batch script left: taken ids, and all in a queue not plain."""
-        found = dict(enumerate(receipts))
-        commands = [
-            command for at in left for command in await self._transaction(keys, queue, jobs[at])
-        ]
-        if commands:
-            answers = (await self.pipe(queue, commands))[3::4]
-            for at, answer in zip(left, answers, strict=True):
-                found[at] = await self._receipt(queue, jobs[at], *answer)
-        return [receipt for receipt in found.values() if receipt is not None]
+        return await self._receipt(queue, spec, *reply)
 
     async def _transaction(self, keys: Keys, queue: str, spec: JobSpec) -> list[Command]:
         """Write the commands that ask who has an id and add the job by the official script."""
@@ -173,7 +206,7 @@ class Produce(Link):
         return self.ids == "counter" and spec.id == spec.origin
 
     def _is_plain(self, spec: JobSpec) -> bool:
-        return self.batch and is_plain(spec.terms) and not self._is_counted(spec)
+        return is_plain_by(spec.terms) and not self._is_counted(spec)
 
     async def _receipt(
         self, queue: str, spec: JobSpec, there: Sequence[bytes], added: bytes | int
@@ -261,8 +294,8 @@ class Produce(Link):
         return await endings.wait(asked, self.clock, deadline, ask)
 
 
-def is_plain(terms: Terms) -> bool:
-    """Whether the batch script may add a job of these terms."""
+def is_plain_by(terms: Terms) -> bool:
+    """Whether jobs of these terms are nothing but put at the end of the line."""
     return not (terms.delay_ms or terms.priority or terms.lifo or terms.dedup)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
-from toril.errors import StorageUnavailable
+from toril.errors import StorageError
 from toril.outcome import (
     DONE,
     GONE,
@@ -25,7 +25,7 @@ from toril.outcome import (
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import Code, text_of
 from toril.storage.bullmq.keys import Keys
-from toril.storage.bullmq.leases import Note, read_note
+from toril.storage.bullmq.leases import Note, read_note, tail_of
 from toril.storage.bullmq.link import ENDING_KEPT_MS, chunks
 from toril.storage.bullmq.scripts import Command, call, check_token
 from toril.storage.bullmq.terms import keep_jobs, keep_option
@@ -44,6 +44,8 @@ from toril.storage.protocol import EMPTY_BATCH, Claim, Settlement
 _NO_LEASE_MS: Final = 30_000
 _SETTLED_AT_ONCE: Final = 2 * BATCH
 """Jobs whose batches go out together."""
+_FATES: Final = 1024
+"""Sets of options remembered, to know what becomes of a completed job."""
 _MANY: Final = 1 << 30
 """An `attempts` that no job reaches: moveToFinished then tells of no exhaustion."""
 
@@ -71,7 +73,8 @@ class Settle(Work):
         catch = Catch()
         try:
             answers = await self._settle(queue, outcomes, refill, catch)
-        except StorageUnavailable:
+        except StorageError as error:
+            await self.get_over(error, queue, refill, [one.lease.token for one in outcomes])
             catch = Catch()
             answers = await self._settle(queue, outcomes, refill, catch)
         if outcomes:
@@ -118,19 +121,27 @@ class Settle(Work):
         """Make of a completion what the batch script takes; None for what it does not do."""
         if not isinstance(outcome, Completed):
             return None
-        note = read_note(outcome.lease)
-        keep = self._keep_jobs(note, done=True)
-        if keep not in ({"count": -1}, {"count": 0}):
+        lease, result = outcome.lease, outcome.result
+        tail = tail_of(lease)
+        fate = self._fates.get(tail)
+        if fate is None:
+            fate = self._fates[tail] = self._fate(lease)
+        kept, ttl_ms = fate
+        if kept is None:
             return None
-        kept, ttl_ms = keep["count"] != 0, note["ttl_ms"]
-        codec.check_payload(f"result of job {outcome.lease.job_id!r}", outcome.result)
-        return Ended(
-            lease=outcome.lease,
-            result=outcome.result,
-            kept=kept,
-            ttl_ms=ttl_ms,
-            ending=_ending(outcome) if not kept or ttl_ms is not None else b"",
-        )
+        if not result.isascii():
+            codec.check_payload(f"result of job {lease.job_id!r}", result)
+        ending = b"" if kept and ttl_ms is None else _ending(outcome)
+        return Ended(lease, result, kept, ttl_ms, ending)
+
+    def _fate(self, lease: Lease) -> tuple[bool | None, int | None]:
+        """Whether a completed job is kept, and how long; None if that takes the official script."""
+        note = read_note(lease)
+        if len(self._fates) >= _FATES:
+            self._fates.clear()
+        keep = self._keep_jobs(note, done=True)
+        simple = keep in ({"count": -1}, {"count": 0})
+        return keep["count"] != 0 if simple else None, note["ttl_ms"]
 
     async def _settle_officially(
         self, queue: str, outcomes: Sequence[Outcome], refill: Claim | None, catch: Catch
@@ -311,7 +322,7 @@ class Settle(Work):
             "token": lease.token,
             "keepJobs": self._keep_jobs(read_note(lease), done),
             "attempts": attempts,
-            "maxMetricsSize": "",
+            "maxMetricsSize": self.metrics or "",
             "lockDuration": _NO_LEASE_MS,
         }
         if fetch is not None:

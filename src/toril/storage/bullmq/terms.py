@@ -9,6 +9,7 @@ from typing import Any, Final, TypeGuard
 from toril.errors import InvalidInput
 from toril.job import KEEP_ALL, KEEP_NONE, Dedup, Keep, Terms
 from toril.retry import HOUR, Backoff
+from toril.storage.bullmq.mending import plain_number
 
 Options = dict[str, Any]
 
@@ -190,9 +191,10 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 def whole(value: object) -> int:
     """Read a whole number that is not negative, 0 for anything else."""
-    return max(0, int(value)) if _is_number(value) else 0
+    return some(value) or 0
 
 
 def some(value: object) -> int | None:
     """Read a whole number, None for anything else."""
-    return whole(value) if _is_number(value) else None
+    number = plain_number(value)
+    return None if number is None else max(0, int(number))

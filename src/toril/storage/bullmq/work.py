@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from toril.errors import StorageUnavailable
+from toril.errors import StorageError, StorageUnavailable
 from toril.outcome import Lease
 from toril.resp.replies import Argument
 from toril.storage.bullmq import codec
@@ -15,7 +15,6 @@ from toril.storage.bullmq.crew import Crew, worker_name
 from toril.storage.bullmq.heart import in_order, read_renewal, renew_commands
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import CHUNK, ENDING_KEPT_MS
-from toril.storage.bullmq.mending import repairs_of
 from toril.storage.bullmq.repeat import Repeats
 from toril.storage.bullmq.scripts import Command, call, check_token
 from toril.storage.protocol import Batch, Claim, Claimed, Reaped, Renewal
@@ -25,6 +24,8 @@ BATCH: Final = 25
 _BOUND: Final = 2
 """What `finish.lua` says of a queue that is paused or has bounds."""
 _NO_LEASE_MS: Final = 30_000
+_NO_NUMBER: Final = "is not an integer"
+"""What the server says to a script that counts up what is no number."""
 _SWEPT_AT_ONCE: Final = 100
 
 
@@ -34,7 +35,7 @@ class Catch:
 
     jobs: list[Claimed] = field(default_factory=list)
     repeating: list[tuple[str, dict[bytes, bytes]]] = field(default_factory=list)
-    broken: list[tuple[str, str, list[str | int]]] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
     limited_ms: int = 0
     next_ms: int | None = None
     empty: bool = False
@@ -51,13 +52,26 @@ class Catch:
         job_id = raw_id.decode() if isinstance(raw_id, bytes) else str(raw_id)
         self.add(job_id, codec.fields_of(flat), token, now_ms)
 
+    def grant(self, parts: Sequence[bytes | None], token: str, now_ms: int) -> None:
+        """Note one job as the batch script hands it out: its id and some of its fields."""
+        job = codec.read_granted(parts, token, now_ms)
+        if job is not None:
+            self.jobs.append(job)
+            return
+        job_id, *values = parts
+        assert job_id is not None
+        known = zip(codec.GRANTED, values, strict=True)
+        fields = {name: value for name, value in known if value is not None}
+        self.add(job_id.decode(), fields, token, now_ms)
+
     def add(self, job_id: str, fields: dict[bytes, bytes], token: str, now_ms: int) -> None:
         """Note one job that is ours now."""
         if b"rjk" in fields:
             self.repeating.append((job_id, fields))
-        if repairs := repairs_of(fields):
-            self.broken.append((job_id, token, repairs))
-        self.jobs.append(codec.read_claimed(job_id, fields, token, now_ms))
+        job = codec.read_claimed(job_id, fields, token, now_ms)
+        if job.doom is not None and job.doom.kind == codec.BROKEN_KIND:
+            self.broken.append(token)
+        self.jobs.append(job)
 
     def batch(self) -> Batch:
         """Give it as the contract wants it."""
@@ -91,8 +105,9 @@ class Work(Repeats, Crew):
         await self.show(queue, claim)
         try:
             catch = await self._claim(keys, queue, claim)
-        except StorageUnavailable:
+        except StorageError as error:
             # Nothing is sent twice by itself; the second time looks for what the first one got.
+            await self.get_over(error, queue, claim)
             catch = await self._claim(keys, queue, claim)
         return await self.go_on(queue, catch)
 
@@ -102,6 +117,17 @@ class Work(Repeats, Crew):
             await self.recall(queue, claim, catch)
         await self.fill(keys, queue, claim, catch)
         return catch
+
+    async def get_over(
+        self, error: StorageError, queue: str, claim: Claim | None, tokens: Sequence[str] = ()
+    ) -> None:
+        """Make way for a second try, or raise what none would mend."""
+        if isinstance(error, StorageUnavailable):
+            return
+        if claim is None or _NO_NUMBER not in str(error):
+            raise error
+        # A start could not be counted: the script died of garbage, and the job is ours.
+        await self.own("mend", queue, "granted", claim.token, *tokens)
 
     async def recall(
         self, queue: str, claim: Claim, catch: Catch, tokens: Sequence[str] = ()
@@ -158,6 +184,7 @@ class Work(Repeats, Crew):
             left -= want
             stem = "" if claim is None else f"{self.wire_token(claim.token)}."
             args: list[Argument] = [lease_ms, worker, stem, want, ENDING_KEPT_MS, *guard]
+            args.append(self.metrics or "")
             for one in ended:
                 args += one.arguments()
                 guard = (one.lease.job_id, one.lease.token)
@@ -166,11 +193,12 @@ class Work(Repeats, Crew):
         replies = await self.pipe(queue, commands, once=True)
         go_on = True
         for ended, (stem, want), reply in zip(groups, asked, replies, strict=True):
-            flags, more, next_due, *found = reply
-            for one, flag in zip(ended, flags.decode(), strict=True):
-                one.done = flag == "1"
-            for number, (raw_id, flat) in enumerate(found, 1):
-                catch.add(raw_id.decode(), codec.fields_of(flat), f"{stem}{number}", now)
+            flags, more, next_due = reply[:3]
+            for one in ended[: len(flags.rstrip(b"0"))]:
+                one.done = True
+            found = range(3, len(reply), 1 + len(codec.GRANTED))
+            for number, at in enumerate(found, 1):
+                catch.grant(reply[at : at + found.step], f"{stem}{number}", now)
             catch.next_ms = None if next_due < 0 else max(0, next_due - now)
             catch.rest = bool(more)
             if more == _BOUND:
@@ -185,8 +213,8 @@ class Work(Repeats, Crew):
 
     async def go_on(self, queue: str, catch: Catch) -> Batch:
         """Mend the jobs in hand, let schedulers make those after them, then hand them over."""
-        for job_id, lock, repairs in catch.broken:
-            await self.own("mend", queue, job_id, lock, *repairs)
+        if catch.broken:
+            await self.own("mend", queue, "held", *catch.broken)
         if catch.repeating:
             held = {job.spec.id for job in catch.jobs}
             for job_id, fields in catch.repeating:
@@ -238,10 +266,13 @@ class Work(Repeats, Crew):
         now = await self.now()
         guard = keys.of("stalled-check")
         commands: list[Command] = [
+            ("MULTI",),
+            await self.own_command("mend", queue, "stalled"),
             call("moveStalledJobsToWait", keys, max_stalls, keys.base, now, interval_ms),
             ("PTTL", guard),
+            ("EXEC",),
         ]
-        moved, guarded = await self.pipe(queue, commands)
+        _, moved, guarded = (await self.pipe(queue, commands))[-1]
         ids = [one.decode() for one in moved]
         text = codec.CANCELLED_TEXT
         flags = (await self.own("sweep", queue, _SWEPT_AT_ONCE, text, *ids)).decode()

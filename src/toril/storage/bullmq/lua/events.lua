@@ -7,6 +7,8 @@
 -- A stall is told right after its `waiting`; what toril hands back, postpones and puts off is in
 -- `toril-back`; for `delayed`, the job's event before it says whether it was running. Events further
 -- back than FAR are not looked at, wherever the page begins, so that each reader finds the same.
+-- What Node puts off looks like a retry, but counts no attempt: where a job's record shows that none
+-- was ever counted but that of its end, it is noted in `toril-back` too, for the record will change.
 local FAR, STEP = 500, 50
 local SILENT = {progress = true, duplicated = true, deduplicated = true, debounced = true}
 
@@ -68,6 +70,23 @@ while open > 0 and till and farthest - place <= FAR do
       asked[id], open = nil, open - 1
     end
     place, till = place - 1, entry[1]
+  end
+end
+
+local function put_off(entry)
+  local id = fields_of(entry)['jobId']
+  local facts = redis.pcall(
+    'HMGET', base .. id, 'timestamp', 'atm', 'attemptsMade', 'finishedOn', 'toril-reset')
+  local made = facts[1] and tonumber(facts[2] or facts[3] or 0)
+  -- The record may be that of a later job, or its attempts may have been given back.
+  if not made or facts[5] or time_of(entry) < (tonumber(facts[1]) or 0) then return false end
+  return made - (facts[4] and 1 or 0) <= 0
+end
+
+for at, digit in ipairs(digits) do
+  if digit == '1' and put_off(entries[at]) then
+    call('ZADD', base .. 'toril-back', time_of(entries[at]), entries[at][1])
+    digits[at] = '0'
   end
 end
 

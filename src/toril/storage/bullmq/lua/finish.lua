@@ -8,15 +8,16 @@
 -- ARGV[6]  how long an ending stays readable, in ms
 -- ARGV[7], ARGV[8]  '' or the last of the jobs in the call before and its token: while that lock
 --          is there, these jobs are left too
--- ARGV[9…] id, token, result, '1' if the job is kept, keep time in ms or '', packed ending or ''
--- Returns {flags, more, next due or -1, {id, fields} …}: '1' for each job that was completed, '0'
--- for each that was left; more is 1 where the official scripts may find jobs to hand out, 2 if the
--- queue is paused or has bounds
+-- ARGV[9]  how many minutes of metrics are kept, or ''
+-- ARGV[10…] id, token, result, '1' if the job is kept, keep time in ms or '', packed ending or ''
+-- Returns {flags, more, next due or -1, id and FIELDS of each job that was handed out …}: '1' for each
+-- job that was completed, '0' for each that was left; more is 1 where the official scripts may find
+-- jobs to hand out, 2 if the queue is paused or has bounds
 -- Events: completed, active, drained
 local lease, worker, stem, want = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
 local events, delayed = base .. 'events', base .. 'delayed'
-local flags, found = {}, {}
+local flags, reply, handed = {}, {'', 0, 0}, 0
 local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'max')
 local plain = not attributes[1] and not attributes[2] and not attributes[3]
 local bound = not plain
@@ -29,28 +30,48 @@ local more = want > 0 and not plain
 
 -- What concerns all jobs alike is asked before the first and written after the last, in one call
 -- each. What may fail on a key of another type is a pcall: an error in between would lose the rest.
-local locks, tied = {}, false
-local out, free, stalled, completed = {}, {}, {}, {}
+local jobs, lock_keys, locks, tied, oldest = {}, {}, {}, false, {}
+local out, free, ended, completed, gone = {}, {}, {}, {}, {}
 local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
-if plain and #ARGV > 8 then
-  local lock_keys, tie_keys = {}, {}
-  for at = 9, #ARGV, 6 do
+local running, popped = plain and call('LLEN', active) or 0, 0
+if plain and #ARGV > 9 then
+  local tie_keys, number = {}, 0
+  for at = 10, #ARGV, 6 do
     local job = base .. ARGV[at]
-    lock_keys[#lock_keys + 1] = job .. ':lock'
-    tie_keys[#tie_keys + 1] = job .. ':dependencies'
-    tie_keys[#tie_keys + 1] = job .. ':unsuccessful'
+    number = number + 1
+    jobs[number], lock_keys[number] = job, job .. ':lock'
+    tie_keys[2 * number - 1], tie_keys[2 * number] = job .. ':dependencies', job .. ':unsuccessful'
   end
   locks = call('MGET', unpack(lock_keys))
   tied = call('EXISTS', unpack(tie_keys)) > 0
+  oldest = call('LRANGE', active, -number, -1)
 end
 
 local function is_drained()
-  return #found == 0
-    and call('LLEN', wait) == 0 and call('LLEN', active) == 0 and call('ZCARD', prioritized) == 0
+  return handed == 0 and running == 0
+    and call('LLEN', wait) == 0 and call('ZCARD', prioritized) == 0
+end
+
+-- Jobs mostly end in the order in which they started: then they need not be looked for.
+local function leave_active(id)
+  if oldest[#oldest - popped] == id then
+    popped = popped + 1
+  elseif call('LREM', active, -1, id) == 0 then
+    return false
+  else
+    for at, one in ipairs(oldest) do
+      if one == id then
+        table.remove(oldest, at)
+        break
+      end
+    end
+  end
+  running = running - 1
+  return true
 end
 
 local function hand_out()
-  local id = line[#line - #found]
+  local id = line[#line - handed]
   if not id then
     if call('ZCARD', prioritized) > 0 then more = true else call('DEL', base .. 'pc') end
     return false
@@ -60,43 +81,44 @@ local function hand_out()
     return false
   end
   local job = base .. id
-  local fields = redis.pcall('HGETALL', job)
+  local fields = redis.pcall('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'priority',
+    'ats', 'atm', 'stc', 'attemptsMade', 'defa', 'rjk', 'toril-w')
   if fields.err then
     more = true
     return false
   end
-  local started = 0
-  for at = 1, #fields, 2 do
-    if fields[at] == 'ats' then
-      started = tonumber(fields[at + 1])
-      if not started then
-        call('HSET', job, 'toril-broken-ats', fields[at + 1])
-        started = 0
-      end
+  local started = '1'
+  if fields[6] then
+    local count = string.match(fields[6], '^%d+$') and #fields[6] < 16 and tonumber(fields[6])
+    if not count then
+      fields[10] = 'broken record: ats is no whole number'
+      call('HSET', job, 'toril-broken-ats', fields[6], 'defa', fields[10])
     end
+    started = string.format('%d', (count or 0) + 1)
   end
-  started = string.format('%d', started + 1)
-  call('SET', job .. ':lock', stem .. (#found + 1), 'PX', lease)
+  fields[6] = started
+  handed = handed + 1
+  call('SET', job .. ':lock', stem .. handed, 'PX', lease)
   call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
   call('HSET', job, 'processedOn', ARGV[1], 'pb', worker, 'ats', started)
-  fields[#fields + 1] = 'ats'
-  fields[#fields + 1] = started
-  out[#out + 1] = id
-  found[#found + 1] = {id, fields}
+  out[handed] = id
+  local place = 13 * handed - 9
+  reply[place] = id
+  for at = 1, 12 do reply[place + at] = fields[at] end
   return true
 end
 
-local function complete(number, id, token, result, kept, ttl, ending)
-  local job = base .. id
-  if locks[number] ~= token then return false end
-  local ties = redis.pcall('HMGET', job, 'parentKey', 'deid', 'defa', 'toril-w', 'opts', 'atm')
+local function complete(number, at)
+  local id, job, result = ARGV[at], jobs[number], ARGV[at + 2]
+  if gone[id] or locks[number] ~= ARGV[at + 1] then return false end
+  local ties = redis.pcall('HMGET', job, 'parentKey', 'deid', 'defa', 'toril-w', 'timestamp', 'atm')
   if ties.err or not ties[5] or ties[1] or ties[2] or ties[3] then return false end
   if tied and call('EXISTS', job .. ':dependencies', job .. ':unsuccessful') > 0 then
     return false
   end
-  if call('LREM', active, -1, id) == 0 then return false end
-  free[#free + 1] = job .. ':lock'
-  stalled[#stalled + 1] = id
+  if not leave_active(id) then return false end
+  free[number], ended[number], gone[id] = lock_keys[number], id, true
+  local kept, ttl, ending = ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
   if ending ~= '' and (ties[4] or private_of(id)['w']) then
     call('SET', base .. 'toril-end:' .. id, ending, 'PX', ARGV[6])
   end
@@ -104,7 +126,7 @@ local function complete(number, id, token, result, kept, ttl, ending)
     if ttl ~= '' then call('ZADD', base .. 'toril-ttl', now + tonumber(ttl), id) end
     completed[#completed + 1] = ARGV[1]
     completed[#completed + 1] = id
-    local made = string.format('%d', (tonumber(ties[6] or 0) or 0) + 1)
+    local made = ties[6] and string.format('%d', (tonumber(ties[6]) or 0) + 1) or '1'
     call('HSET', job, 'atm', made, 'returnvalue', result, 'finishedOn', ARGV[1])
   else
     call('DEL', job, job .. ':logs', job .. ':processed', job .. ':failed')
@@ -114,29 +136,48 @@ local function complete(number, id, token, result, kept, ttl, ending)
   return true
 end
 
-if plain and #ARGV > 8 then call('XTRIM', events, 'MAXLEN', '~', max_events()) end
-for at = 9, #ARGV, 6 do
-  plain = plain and complete((at - 3) / 6, unpack(ARGV, at, at + 5))
+-- How many jobs were completed in each minute, newest first; of a running minute nothing is told.
+local function count_completed(number, most)
+  local key = base .. 'metrics:completed'
+  local before = call('HINCRBY', key, 'count', number) - number
+  local last = call('HMGET', key, 'prevTS', 'prevCount')
+  if not last[1] then return call('HSET', key, 'prevTS', ARGV[1], 'prevCount', 0) end
+  local minutes = math.min(math.floor(now / 60000) - math.floor(last[1] / 60000), most)
+  if minutes <= 0 then return end
+  call('LPUSH', key .. ':data', before - last[2])
+  for _ = 2, minutes do call('LPUSH', key .. ':data', 0) end
+  call('LTRIM', key .. ':data', 0, most - 1)
+  call('HSET', key, 'prevCount', before, 'prevTS', ARGV[1])
+end
+
+if plain and #ARGV > 9 then call('XTRIM', events, 'MAXLEN', '~', max_events()) end
+for at = 10, #ARGV, 6 do
+  local number = (at - 4) / 6
+  plain = plain and complete(number, at)
   if plain then
-    local asked = #found < want
+    local asked = handed < want
     if asked and open then open = hand_out() end
     -- One who asks for a job, and gets it or hears of a delayed one, looks no further.
     if not (asked and (open or more or next_due >= 0)) and is_drained() then
       call('XADD', events, '*', 'event', 'drained')
     end
   end
-  flags[#flags + 1] = plain and '1' or '0'
+  flags[number] = plain and '1' or '0'
 end
-if not plain then more = #found < want end
-while plain and open and #found < want do open = hand_out() end
+if not plain then more = handed < want end
+while plain and open and handed < want do open = hand_out() end
+if popped > 0 then call('RPOP', active, popped) end
 if #free > 0 then
   call('DEL', unpack(free))
-  call('SREM', base .. 'stalled', unpack(stalled))
+  call('SREM', base .. 'stalled', unpack(ended))
+  if ARGV[9] ~= '' then count_completed(#free, tonumber(ARGV[9])) end
 end
 if #completed > 0 then call('ZADD', base .. 'completed', unpack(completed)) end
-if #out > 0 then
-  call('RPOP', wait, #out)
+if handed > 0 then
+  call('RPOP', wait, handed)
   call('LPUSH', active, unpack(out))
   ring()
 end
-return {table.concat(flags), bound and 2 or more and 1 or 0, math.floor(next_due / 0x1000), unpack(found)}
+reply[1], reply[2] = table.concat(flags), bound and 2 or more and 1 or 0
+reply[3] = math.floor(next_due / 0x1000)
+return reply

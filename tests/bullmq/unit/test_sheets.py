@@ -1,0 +1,58 @@
+"""Options are read once for all jobs that share them, and right for each."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from toril.job import JobSpec, Terms
+from toril.storage.bullmq import codec
+from toril.storage.bullmq.sheets import read_sheet
+
+TERMS = Terms(attempts=4, timeout_ms=500)
+
+
+def raw(spec: JobSpec) -> bytes:
+    """Options as the batch script is given them."""
+    (text,) = codec.write_options([spec])
+    return text.encode()
+
+
+def test_jobs_of_the_same_terms_share_what_was_read() -> None:
+    specs = [JobSpec(id=f"order-{n}", origin=f"origin-{n}", terms=TERMS) for n in range(3)]
+    read = [read_sheet(spec.id, raw(spec), 0) for spec in specs]
+    assert [origin for _, origin in read] == [spec.origin for spec in specs]
+    assert len({id(sheet) for sheet, _ in read}) == 1
+    assert read[0][0].terms == TERMS
+
+
+@pytest.mark.parametrize("origin", ["", "a", '"', "\\", "\x7f", "a\\", "ü🐂"])
+@pytest.mark.parametrize("job_id", ["a", "ü🐂", 'x"y', "jobId", "\x7f", "attempts", "1"])
+@pytest.mark.parametrize("correlation", [None, "a", '"o":"x', "\x7f", '"jobId":"a"'])
+def test_each_job_gets_what_is_its_own(job_id: str, origin: str, correlation: str | None) -> None:
+    terms = Terms(correlation_id=correlation)
+    for spec in (
+        JobSpec(id=job_id, origin=origin, terms=terms),
+        JobSpec(id=f"{job_id}2", origin=f"{origin}2", terms=terms),
+    ):
+        sheet, found = read_sheet(spec.id, raw(spec), 0)
+        assert (found, sheet.terms) == (spec.origin, terms)
+
+
+def test_marks_that_stand_for_something_else_are_not_shared() -> None:
+    for number in range(2):
+        text = json.dumps({"backoff": {"type": "mine", "o": f"x{number}"}}, separators=(",", ":"))
+        sheet, origin = read_sheet("a", text.encode(), 0)
+        assert (origin, sheet.fault) == ("", None)
+    for number in range(2):
+        options = {"toril": {"o": f"x{number}"}, "de": {"id": f"k{number}", "o": "z"}}
+        text = json.dumps(options, separators=(",", ":"))
+        sheet, origin = read_sheet("a", text.encode(), 0)
+        assert sheet.terms.dedup is not None
+        assert (origin, sheet.terms.dedup.key) == (f"x{number}", f"k{number}")
+
+
+def test_the_priority_is_the_records_own() -> None:
+    spec = JobSpec(id="a", terms=TERMS)
+    assert [read_sheet("a", raw(spec), n)[0].terms.priority for n in (0, 3, 0)] == [0, 3, 0]
