@@ -7,14 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final, assert_never, cast
 
 import msgpack
 
 from toril.errors import SerdeError
 from toril.event import Cursor, Event, EventKind
 from toril.job import Dedup, JobRecord, JobSpec, Keep, State, Terms
-from toril.outcome import CANCELLED, Answer, Failure, Lease
+from toril.outcome import (
+    CANCELLED,
+    Answer,
+    Completed,
+    Failed,
+    Failure,
+    Lease,
+    Outcome,
+    Postponed,
+    Released,
+    Retried,
+)
 from toril.outcome import DONE as _DONE
 from toril.outcome import GONE as _GONE
 from toril.outcome import LOST as _LOST
@@ -37,6 +48,7 @@ STATES: Final = {
 }
 LETTERS: Final = {state: letter for letter, state in STATES.items()}
 ANSWERS: Final[Mapping[str, Answer]] = {"D": _DONE, "L": _LOST, "G": _GONE}
+_KINDS: Final = {Completed: "c", Failed: "f", Retried: "r", Postponed: "p", Released: "l"}
 _ENDINGS: Final = {
     "c": EndingKind.COMPLETED,
     "f": EndingKind.FAILED,
@@ -192,6 +204,36 @@ def _failure(blob: bytes | None) -> tuple[Failure | None, tuple[str, ...]]:
     kind, reason, *stacks = unpack(blob)
     stack = stacks[-1] if stacks else ""
     return Failure(kind=kind, reason=reason, stack=stack), tuple(stacks)
+
+
+# -- ends of attempts --------------------------------------------------------------------------
+
+
+def pack_outcomes(outcomes: Sequence[Outcome]) -> bytes:
+    """Pack outcomes for `settle.lua`: one argument, since each costs the server."""
+    flat: list[object] = []
+    for outcome in outcomes:
+        lease = outcome.lease
+        flat += (_KINDS[type(outcome)], lease.job_id, lease.token, int(lease.note or 0))
+        flat += _details(outcome)
+    return cast("bytes", msgpack.packb(flat, use_bin_type=False))
+
+
+def _details(outcome: Outcome) -> tuple[object, object]:
+    match outcome:
+        case Completed():
+            return outcome.result, ""
+        case Failed():
+            return pack_failure(outcome.failure), int(outcome.exhausted)
+        case Retried():
+            return pack_failure(outcome.failure), outcome.delay_ms
+        case Postponed():
+            delay = "" if outcome.delay_ms is None else outcome.delay_ms
+            return delay, "" if outcome.until_ms is None else outcome.until_ms
+        case Released():
+            return "", ""
+        case _:
+            assert_never(outcome)
 
 
 # -- jobs on their way out ---------------------------------------------------------------------
