@@ -29,10 +29,15 @@ from toril.outcome import (
 from toril.outcome import DONE as _DONE
 from toril.outcome import GONE as _GONE
 from toril.outcome import LOST as _LOST
+from toril.quick import maker
 from toril.retry import Backoff
 from toril.storage.protocol import Batch, Claimed, Ending, EndingKind
 
 Packed = Sequence[Any]
+
+_new_spec: Final = maker(JobSpec)
+_new_lease: Final = maker(Lease)
+_new_claimed: Final = maker(Claimed)
 
 _FALSE: Final = b"\xc2"
 _SHORT: Final = 31
@@ -181,7 +186,7 @@ def unpack_spec(job_id: str, blob: bytes | None) -> JobSpec:
     except Exception as error:  # whatever lies there, it is not ours
         fate = "missing" if blob is None else "unreadable"
         raise SerdeError(f"job {job_id!r}: its stored name, data and options are {fate}") from error
-    return JobSpec(id=job_id, name=name, payload=payload, terms=known, origin=origin)
+    return _new_spec(id=job_id, name=name, payload=payload, terms=known, origin=origin)
 
 
 def _spec(job_id: str, blob: bytes | None) -> tuple[JobSpec, Failure | None]:
@@ -241,21 +246,30 @@ def _details(outcome: Outcome) -> tuple[object, object]:
 
 def read_batch(claim_token: str, reply: Packed) -> Batch:
     """Read what a claim returned."""
-    limited, next_in, now = reply[:3]
+    limited, next_in, now, *flat = reply
+    fields = iter(flat)
     return Batch(
-        jobs=[_claimed(claim_token, now, *reply[at : at + 6]) for at in range(3, len(reply), 6)],
+        jobs=[_claimed(claim_token, now, *facts) for facts in zip(*[fields] * 6, strict=True)],
         limited_for_ms=limited,
         next_in_ms=None if next_in < 0 else next_in,
     )
 
 
-def _claimed(token: str, now: int, raw_id: bytes, blob: bytes | None, *facts: int) -> Claimed:
+def _claimed(
+    token: str,
+    now: int,
+    raw_id: bytes,
+    blob: bytes | None,
+    created: int,
+    made: int,
+    started: int,
+    stalls: int,
+) -> Claimed:
     job_id = raw_id.decode()
-    created, made, started, stalls = facts
     spec, doom = _spec(job_id, blob)
-    return Claimed(
+    return _new_claimed(
         spec=spec,
-        lease=Lease(job_id=job_id, token=token, attempt=made + 1, note=str(started)),
+        lease=_new_lease(job_id=job_id, token=token, attempt=made + 1, note=str(started)),
         created_ms=created,
         age_ms=max(0, now - created),
         started=started,

@@ -25,6 +25,7 @@ from toril.outcome import (
     Lease,
     Outcome,
 )
+from toril.quick import maker
 from toril.resp.client import Client, Reply, Settings
 from toril.resp.embedded import EmbeddedServer
 from toril.resp.url import Address, parse_url
@@ -61,6 +62,8 @@ from toril.storage.redis.layout import (
 from toril.storage.redis.leases import lease_arguments, read_renewal
 from toril.storage.redis.scripts import script
 from toril.storage.redis.waits import Known, Replies, WakeUps
+
+_new_receipt: Final = maker(Receipt)
 
 _TOKENS: Final = 4096
 """Claim tokens remembered, to know a repeated claim by."""
@@ -759,7 +762,7 @@ def _chunks(items: Sequence[T]) -> Iterable[Sequence[T]]:
 
 def _receipt(job_id: str, answer: bytes) -> Receipt:
     if answer == b"+w":
-        return Receipt(id=job_id, created=True, state=State.WAITING)
+        return _new_receipt(id=job_id, created=True, state=State.WAITING)
     kind, letter, holder = answer[:1], answer[1:2].decode(), answer[3:].decode()
     if kind == b"~":
         return Receipt(id=holder, created=False, state=codec.STATES.get(letter), deduplicated=True)
