@@ -19,14 +19,14 @@ def maker(kind: Callable[P, T]) -> Callable[P, T]:
     if hasattr(kind, "__post_init__"):
         raise TypeError(f"{kind!r} checks its fields, which a maker would leave out")
 
-    def __post_init__(made: Any) -> None:
+    def become(made: Any) -> None:
         made.__class__ = kind
 
     like = cast("Any", kind)
     twin = make_dataclass(
         like.__name__,
         [(one.name, Any, field(default=one.default)) for one in fields(like)],
-        namespace={"__post_init__": __post_init__},
+        namespace={"__post_init__": become},
         kw_only=True,
         slots=True,
     )
