@@ -39,9 +39,12 @@ _new_spec: Final = maker(JobSpec)
 _new_lease: Final = maker(Lease)
 _new_claimed: Final = maker(Claimed)
 
-_FALSE: Final = b"\xc2"
-_SHORT: Final = 31
-"""The longest text whose length MessagePack writes into one byte with its type."""
+_TRUE: Final = b"\xc3"
+_SHORT: Final = 32
+"""The longest packed text whose first byte holds its type and its length."""
+
+_APART: Final = frozenset("plku")
+"""What of `_extra` keeps a job out of the plain line, or makes it look for others first."""
 
 STATES: Final = {
     "w": State.WAITING,
@@ -156,19 +159,34 @@ def pack_jobs(specs: Sequence[JobSpec], reply_to: str) -> list[str | bytes]:
     # Jobs added together mostly share one object; to look it up by value is dear.
     terms: Terms | None = None
     packed_terms, extra = b"", cast("dict[str, object] | bool", False)
+    plain = waited = b""
     for spec in specs:
         if spec.terms is not terms:
             terms = spec.terms
             packed_terms, extra = pack_terms(terms), _extra(terms)
+            plain, waited = _ends(extra, terms, reply_to)
         name, origin = spec.name, spec.origin
-        special = extra or spec.reply or terms.delay_ms or spec.requeue_failed
-        if special or len(origin) > _SHORT or not origin.isascii():
+        first, second = write(origin), write(name)
+        if plain and len(first) <= _SHORT and len(second) <= _SHORT:
+            head = first + second + (waited if spec.reply else plain)
+            if spec.requeue_failed:
+                head += _TRUE
+        else:
             reply = reply_to if spec.reply else False
             head = write((origin, terms.delay_ms, spec.requeue_failed, reply, extra, name))
-        else:
-            head = write(origin) + write(name) + _FALSE
         args += (spec.id, head, write((name, spec.payload, packed_terms, origin)))
     return args
+
+
+def _ends(extra: dict[str, object] | bool, terms: Terms, reply_to: str) -> tuple[bytes, bytes]:
+    """Pack what ends the record of a job for the plain line, without and with somebody waiting.
+
+    Both are empty if it has to go elsewhere first: a delay, a priority, a key to hold, the front.
+    """
+    known = extra if isinstance(extra, dict) else {}
+    if terms.delay_ms or not _APART.isdisjoint(known):
+        return b"", b""
+    return pack(extra), pack({**known, "r": [reply_to]})
 
 
 def pack_spec(spec: JobSpec) -> bytes:
