@@ -37,6 +37,7 @@ from toril.hooks import HOOK_KINDS, H, Hook, HookKind
 from toril.ids import check_name, ulid, ulids
 from toril.job import In, Job, JobSpec, JobStatus, Out, State, Terms
 from toril.options import JobOptions, JobOverrides, WaitOverrides
+from toril.quick import maker
 from toril.retry import Seconds, to_ms, to_seconds
 from toril.serde import MAX_BYTES, JsonSerde, Serde
 from toril.storage import open_storage
@@ -53,6 +54,8 @@ RESULT_TTL_S: Final = 3600.0
 """How long the reliable verbs keep a finished job, unless told otherwise."""
 
 _LAST_LOOK_S: Final = 1.0
+
+_new_spec: Final = maker(JobSpec)
 
 OnFailed = Literal["requeue", "keep"]
 T = TypeVar("T")
@@ -322,7 +325,7 @@ class Queue(TendedQueue[In, Out]):
         if not isinstance(options, JobOptions):
             raise InvalidOption(f"options={printable(options, 60)}: give JobOptions(…)")
         terms = self._terms_for_add if new.options is None else self._terms(options, None)
-        return JobSpec(
+        return _new_spec(
             id=job_id,
             name=check_name("handler", new.name),
             payload=self._encode(job_id, new.data, terms, options.size_limit),

@@ -179,6 +179,10 @@ def encode_json(value: object, *, sort_keys: bool = False, max_values: int = MAX
 
 def _is_plain(value: object, budget: int) -> bool:
     """Tell quickly that a value needs no closer look, except for NaN and lone surrogates."""
+    if type(value) in _PLAIN_TYPES:
+        return budget > 0
+    if type(value) is int:
+        return budget > 0 and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER
     stack: list[tuple[dict[object, object] | list[object] | tuple[object, ...], int]]
     stack = [((value,), 0)]
     while stack:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from itertools import count
-from typing import Generic, cast
+from typing import Final, Generic, cast
 
 from toril.clock import Clock, Timer
 from toril.context import Desk, JobContext, current_job
@@ -28,6 +28,7 @@ from toril.outcome import (
     Released,
     Retried,
 )
+from toril.quick import maker
 from toril.retry import Again, Postpone, RetryPolicy, Wish
 from toril.serde import Serde, check_size
 from toril.storage.protocol import Claimed
@@ -35,6 +36,8 @@ from toril.text import describe_error, suggest
 
 Handler = Callable[[JobContext[In]], Awaitable[Out] | Out]
 Finish = Callable[[Run[In], Outcome], None]
+
+_completed: Final = maker(Completed)
 
 
 class Handlers(Generic[In, Out]):
@@ -167,7 +170,7 @@ class Executor(Generic[In, Out]):
         else:
             run.plain = True
             value = await self._call_plain(handler, run)
-        return Completed(lease=claimed.lease, result=self._encode(run, value))
+        return _completed(lease=claimed.lease, result=self._encode(run, value))
 
     async def _call_plain(self, handler: Handler[In, Out], run: Run[In]) -> Out:
         if self._threads is None:
@@ -194,12 +197,12 @@ class Executor(Generic[In, Out]):
         return cast("Out", await value if inspect.isawaitable(value) else value)
 
     def _encode(self, run: Run[In], value: Out) -> bytes:
-        subject = f"result of job {run.claimed.spec.id!r}"
         try:
             payload = self._result_serde.dumps(value)
         except InvalidPayload as error:
-            raise InvalidPayload(f"{subject}: {error}", path=error.path) from error
-        check_size(subject, len(payload), self._result_limit)
+            raise InvalidPayload(f"{_subject(run)}: {error}", path=error.path) from error
+        if len(payload) > self._result_limit:
+            check_size(_subject(run), len(payload), self._result_limit)
         run.result = value
         return payload
 
@@ -259,6 +262,10 @@ def refusal(claimed: Claimed) -> Outcome | None:
         failure = Failure(kind="JobExpired", reason=reason)
         return Failed(lease=claimed.lease, failure=failure)
     return None
+
+
+def _subject(run: Run[In]) -> str:
+    return f"result of job {run.claimed.spec.id!r}"
 
 
 def _failure(error: BaseException) -> Failure:

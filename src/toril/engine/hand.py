@@ -94,22 +94,29 @@ class Hand(Generic[In]):
     def add(self, run: Run[In]) -> None:
         """Give a run a place."""
         self.runs.add(run)
-        self._update()
+        self._busy.set()
+        self._empty.clear()
+        if len(self.runs) + self._taken >= self.size:
+            self._update_room()
 
     def remove(self, run: Run[In]) -> None:
         """Free a run's place."""
         self.runs.discard(run)
-        self._update()
+        if not self.runs:
+            self._busy.clear()
+            self._empty.set()
+        if not self._room.is_set():
+            self._update_room()
 
     def take(self, places: int) -> None:
         """Hold places for jobs that are not here yet, or no longer."""
         self._taken += places
-        self._update()
+        self._update_room()
 
     def give_back(self, places: int) -> None:
         """Free places held by `take`."""
         self._taken -= places
-        self._update()
+        self._update_room()
 
     def close(self) -> None:
         """Take no more jobs; whoever waits for room goes on and sees it."""
@@ -128,14 +135,8 @@ class Hand(Generic[In]):
         """Wait until there is no run."""
         await self._empty.wait()
 
-    def _update(self) -> None:
+    def _update_room(self) -> None:
         if self.free > 0 or self.closing:
             self._room.set()
         else:
             self._room.clear()
-        if self.runs:
-            self._busy.set()
-            self._empty.clear()
-        else:
-            self._busy.clear()
-            self._empty.set()

@@ -7,26 +7,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final, assert_never, cast
 
 import msgpack
 
 from toril.errors import SerdeError
 from toril.event import Cursor, Event, EventKind
 from toril.job import Dedup, JobRecord, JobSpec, Keep, State, Terms
-from toril.outcome import CANCELLED, Answer, Failure, Lease
+from toril.outcome import (
+    CANCELLED,
+    Answer,
+    Completed,
+    Failed,
+    Failure,
+    Lease,
+    Outcome,
+    Postponed,
+    Released,
+    Retried,
+)
 from toril.outcome import DONE as _DONE
 from toril.outcome import GONE as _GONE
 from toril.outcome import LOST as _LOST
+from toril.quick import maker
 from toril.retry import Backoff
 from toril.storage.columns import spread
 from toril.storage.protocol import Batch, Claimed, Ending, EndingKind
 
 Packed = Sequence[Any]
 
-_FALSE: Final = b"\xc2"
-_SHORT: Final = 31
-"""The longest text whose length MessagePack writes into one byte with its type."""
+_new_spec: Final = maker(JobSpec)
+_new_lease: Final = maker(Lease)
+_new_claimed: Final = maker(Claimed)
+
+_TRUE: Final = b"\xc3"
+_SHORT: Final = 32
+"""The longest packed text whose first byte holds its type and its length."""
+
+_APART: Final = frozenset("plku")
+"""What of `_extra` keeps a job out of the plain line, or makes it look for others first."""
 
 STATES: Final = {
     "w": State.WAITING,
@@ -38,6 +57,7 @@ STATES: Final = {
 }
 LETTERS: Final = {state: letter for letter, state in STATES.items()}
 ANSWERS: Final[Mapping[str, Answer]] = {"D": _DONE, "L": _LOST, "G": _GONE}
+_KINDS: Final = {Completed: "c", Failed: "f", Retried: "r", Postponed: "p", Released: "l"}
 _ENDINGS: Final = {
     "c": EndingKind.COMPLETED,
     "f": EndingKind.FAILED,
@@ -140,17 +160,21 @@ def pack_jobs(specs: Sequence[JobSpec], reply_to: str) -> list[str | bytes]:
     # Jobs added together mostly share one object; to look it up by value is dear.
     terms: Terms | None = None
     packed_terms, extra = b"", cast("dict[str, object] | bool", False)
+    plain = waited = b""
     for spec in specs:
         if spec.terms is not terms:
             terms = spec.terms
             packed_terms, extra = pack_terms(terms), _extra(terms)
+            plain, waited = _ends(extra, terms, reply_to)
         name, origin = spec.name, spec.origin
-        special = extra or spec.reply or terms.delay_ms or spec.requeue_failed
-        if special or len(origin) > _SHORT or not origin.isascii():
+        first, second = write(origin), write(name)
+        if plain and len(first) <= _SHORT and len(second) <= _SHORT:
+            head = first + second + (waited if spec.reply else plain)
+            if spec.requeue_failed:
+                head += _TRUE
+        else:
             reply = reply_to if spec.reply else False
             head = write((origin, terms.delay_ms, spec.requeue_failed, reply, extra, name))
-        else:
-            head = write(origin) + write(name) + _FALSE
         args += (spec.id, head, write((name, spec.payload, packed_terms, origin)))
     return args
 
@@ -176,6 +200,17 @@ def pack_rows(
     return args
 
 
+def _ends(extra: dict[str, object] | bool, terms: Terms, reply_to: str) -> tuple[bytes, bytes]:
+    """Pack what ends the record of a job for the plain line, without and with somebody waiting.
+
+    Both are empty if it has to go elsewhere first: a delay, a priority, a key to hold, the front.
+    """
+    known = extra if isinstance(extra, dict) else {}
+    if terms.delay_ms or not _APART.isdisjoint(known):
+        return b"", b""
+    return pack(extra), pack({**known, "r": [reply_to]})
+
+
 def pack_spec(spec: JobSpec) -> bytes:
     """Pack what only clients read of a job."""
     return pack((spec.name, spec.payload, pack_terms(spec.terms), spec.origin))
@@ -191,7 +226,7 @@ def unpack_spec(job_id: str, blob: bytes | None) -> JobSpec:
     except Exception as error:  # whatever lies there, it is not ours
         fate = "missing" if blob is None else "unreadable"
         raise SerdeError(f"job {job_id!r}: its stored name, data and options are {fate}") from error
-    return JobSpec(id=job_id, name=name, payload=payload, terms=known, origin=origin)
+    return _new_spec(id=job_id, name=name, payload=payload, terms=known, origin=origin)
 
 
 def _spec(job_id: str, blob: bytes | None) -> tuple[JobSpec, Failure | None]:
@@ -216,26 +251,65 @@ def _failure(blob: bytes | None) -> tuple[Failure | None, tuple[str, ...]]:
     return Failure(kind=kind, reason=reason, stack=stack), tuple(stacks)
 
 
+# -- ends of attempts --------------------------------------------------------------------------
+
+
+def pack_outcomes(outcomes: Sequence[Outcome]) -> bytes:
+    """Pack outcomes for `settle.lua`: one argument, since each costs the server."""
+    flat: list[object] = []
+    for outcome in outcomes:
+        lease = outcome.lease
+        flat += (_KINDS[type(outcome)], lease.job_id, lease.token, int(lease.note or 0))
+        flat += _details(outcome)
+    return cast("bytes", msgpack.packb(flat, use_bin_type=False))
+
+
+def _details(outcome: Outcome) -> tuple[object, object]:
+    match outcome:
+        case Completed():
+            return outcome.result, ""
+        case Failed():
+            return pack_failure(outcome.failure), int(outcome.exhausted)
+        case Retried():
+            return pack_failure(outcome.failure), outcome.delay_ms
+        case Postponed():
+            delay = "" if outcome.delay_ms is None else outcome.delay_ms
+            return delay, "" if outcome.until_ms is None else outcome.until_ms
+        case Released():
+            return "", ""
+        case _:
+            assert_never(outcome)
+
+
 # -- jobs on their way out ---------------------------------------------------------------------
 
 
 def read_batch(claim_token: str, reply: Packed) -> Batch:
     """Read what a claim returned."""
-    limited, next_in, now = reply[:3]
+    limited, next_in, now, *flat = reply
+    fields = iter(flat)
     return Batch(
-        jobs=[_claimed(claim_token, now, *reply[at : at + 6]) for at in range(3, len(reply), 6)],
+        jobs=[_claimed(claim_token, now, *facts) for facts in zip(*[fields] * 6, strict=True)],
         limited_for_ms=limited,
         next_in_ms=None if next_in < 0 else next_in,
     )
 
 
-def _claimed(token: str, now: int, raw_id: bytes, blob: bytes | None, *facts: int) -> Claimed:
+def _claimed(
+    token: str,
+    now: int,
+    raw_id: bytes,
+    blob: bytes | None,
+    created: int,
+    made: int,
+    started: int,
+    stalls: int,
+) -> Claimed:
     job_id = raw_id.decode()
-    created, made, started, stalls = facts
     spec, doom = _spec(job_id, blob)
-    return Claimed(
+    return _new_claimed(
         spec=spec,
-        lease=Lease(job_id=job_id, token=token, attempt=made + 1, note=str(started)),
+        lease=_new_lease(job_id=job_id, token=token, attempt=made + 1, note=str(started)),
         created_ms=created,
         age_ms=max(0, now - created),
         started=started,

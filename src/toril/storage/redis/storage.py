@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, TypeVar, assert_never, cast
+from typing import Any, Final, TypeVar, cast
 
 from toril.clock import Clock, SystemClock, wait_future
 from toril.errors import InvalidOption, QueueBusy, StorageClosed, StorageError
@@ -22,14 +22,10 @@ from toril.job import JobRecord, JobSpec, State
 from toril.outcome import (
     CANCELLED,
     Answer,
-    Completed,
-    Failed,
     Lease,
     Outcome,
-    Postponed,
-    Released,
-    Retried,
 )
+from toril.quick import maker
 from toril.resp.client import Client, Reply, Settings
 from toril.resp.embedded import EmbeddedServer
 from toril.resp.url import Address, parse_url
@@ -67,6 +63,8 @@ from toril.storage.redis.layout import (
 from toril.storage.redis.leases import lease_arguments, read_renewal
 from toril.storage.redis.scripts import script
 from toril.storage.redis.waits import Known, Replies, WakeUps
+
+_new_receipt: Final = maker(Receipt)
 
 _TOKENS: Final = 4096
 """Claim tokens remembered, to know a repeated claim by."""
@@ -428,9 +426,7 @@ class RedisStorage:
         batch = EMPTY_BATCH
         groups = list(_chunks(outcomes)) or [()]
         for number, some in enumerate(groups):
-            args: list[Argument] = [len(some)]
-            for outcome in some:
-                args += _outcome(outcome)
+            args: list[Argument] = [codec.pack_outcomes(some)]
             again = None
             if refill is not None and number == len(groups) - 1:
                 args += self._wish(refill)
@@ -782,27 +778,8 @@ def _pairs(seen: Sequence[Seen]) -> list[str]:
 
 def _receipt(job_id: str, answer: bytes) -> Receipt:
     if answer == b"+w":
-        return Receipt(id=job_id, created=True, state=State.WAITING)
+        return _new_receipt(id=job_id, created=True, state=State.WAITING)
     kind, letter, holder = answer[:1], answer[1:2].decode(), answer[3:].decode()
     if kind == b"~":
         return Receipt(id=holder, created=False, state=codec.STATES.get(letter), deduplicated=True)
     return Receipt(id=job_id, created=kind == b"+", state=codec.STATES[letter])
-
-
-def _outcome(outcome: Outcome) -> tuple[Argument, ...]:
-    lease = outcome.lease
-    head = (lease.job_id, lease.token, lease.note)
-    match outcome:
-        case Completed():
-            return ("c", *head, outcome.result, "")
-        case Failed():
-            return ("f", *head, codec.pack_failure(outcome.failure), int(outcome.exhausted))
-        case Retried():
-            return ("r", *head, codec.pack_failure(outcome.failure), outcome.delay_ms)
-        case Postponed():
-            delay = "" if outcome.delay_ms is None else outcome.delay_ms
-            return ("p", *head, delay, "" if outcome.until_ms is None else outcome.until_ms)
-        case Released():
-            return ("l", *head, "", "")
-        case _:
-            assert_never(outcome)

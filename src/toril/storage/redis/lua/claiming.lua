@@ -9,48 +9,41 @@ local function promote_due()
   return promote()
 end
 
--- Take up to `want` jobs from the plain line, then from the prioritised one.
-local function take(want)
-  local ids, records, stale, empty = {}, {}, false, false
+-- Offer jobs of the plain line, then of the prioritised one, to `grant` until it took `want`; it
+-- tells of each whether it did.
+local function take(want, grant)
+  local taken, stale, empty = 0, false, false
   for _ = 1, 20 do
-    local missing = want - #ids
+    local missing = want - taken
     if missing == 0 or empty then break end
     local entries = call('LPOP', QUEUE, missing) or {}
     empty = #entries < missing
     if #entries == 0 then break end
-    local some, tickets = {}, {}
+    local ids, tickets = {}, {}
     for number, entry in ipairs(entries) do
-      local colon = string.find(entry, ':', 1, true) or #entry + 1
-      tickets[number] = tonumber(string.sub(entry, 1, colon - 1))
-      some[number] = string.sub(entry, colon + 1)
+      tickets[number], ids[number] = string.match(entry, '^(%d*):?(.*)$')
     end
-    for number, raw in ipairs(call('HMGET', JOBS, unpack(some))) do
-      local record = raw and decode(raw)
-      if record and record[STATE] == 'w' and record[TICKET] == tickets[number] then
-        ids[#ids + 1] = some[number]
-        records[#records + 1] = record
+    for number, raw in ipairs(call('HMGET', JOBS, unpack(ids))) do
+      local id, ticket = ids[number], tonumber(tickets[number])
+      if raw and grant(id, raw, 'w', ticket) then
+        taken = taken + 1
       else
         stale = true
-        local known = call('SREM', STALE, tickets[number] or '') == 1
-        if not record and not known then condemn(some[number], 'waiting') end
+        local known = call('SREM', STALE, tickets[number]) == 1
+        if not known and not (raw and decode(raw)) then condemn(id, 'waiting') end
       end
     end
   end
   -- An empty line has no stale entries, whatever was noted: somebody may have deleted it.
   if stale and (empty or call('LLEN', QUEUE) == 0) then call('DEL', STALE) end
   if empty then
-    local popped = call('ZPOPMIN', PRIORITIZED, want - #ids)
+    local popped = call('ZPOPMIN', PRIORITIZED, want - taken)
     for number = 1, #popped, 2 do
-      local record = load(popped[number])
-      if record then
-        ids[#ids + 1] = popped[number]
-        records[#records + 1] = record
-      else
-        condemn(popped[number], 'prioritized')
-      end
+      local id = popped[number]
+      local raw = call('HGET', JOBS, id)
+      if raw and grant(id, raw) then taken = taken + 1 else condemn(id, 'prioritized') end
     end
   end
-  return ids, records
 end
 
 -- How many jobs may start now, for how long a rate holds back the rest, the rate in force.
@@ -82,6 +75,46 @@ local function lease_out(leases)
   call('ZREM', PROCESSING, long)
 end
 
+-- Lease up to `want` jobs that wait and add them to the list; returns how many.
+local function lease_some(list, token, worker, want, lease)
+  local ids, leases, saved, count, offset = {}, {}, {}, 0, #list
+  local form = score(now + lease) .. '.%d'
+  local mine, who, since = pack(token), pack(worker), pack(now, now)
+  local function grant(id, raw, wanted, ticket)
+    local fine, at, state, entry, created, made, started, stalls, _, settled, _, _, name, extra =
+      pcall(scan, raw)
+    if not fine or extra == nil or type(state) ~= 'string' or type(made) ~= 'number'
+       or type(started) ~= 'number' or type(stalls) ~= 'number' then
+      return false
+    end
+    if wanted and (state ~= wanted or entry ~= ticket) then return false end
+    count = count + 1
+    started = started + 1
+    ids[count] = id
+    leases[2 * count - 1], leases[2 * count] = string.format(form, 100 + count), id
+    saved[2 * count - 1] = id
+    saved[2 * count] = '\158\161a' .. pack(entry, created, made, started, stalls) .. mine
+                       .. (settled and pack(settled) or '\194') .. who .. since
+                       .. string.sub(raw, at + 1)
+    events[#events + 1] = '\166active' .. pack(id, made + 1, name) .. who
+                          .. (wanted and '\167waiting' or pack(WORDS[state] or false)) .. '\194\194'
+    list[offset + 1], list[offset + 2], list[offset + 3] = id, false, created
+    list[offset + 4], list[offset + 5], list[offset + 6] = made, started, stalls
+    offset = offset + 6
+    return true
+  end
+  take(want, grant)
+  if count == 0 then return 0 end
+  local at = offset - 6 * count + 2
+  for _, spec in ipairs(call('HMGET', SPECS, unpack(ids))) do
+    list[at] = spec
+    at = at + 6
+  end
+  lease_out(leases)
+  flush('HSET', JOBS, saved)
+  return count
+end
+
 -- Lease jobs: returns {limited for ms, next delayed in ms or -1, now, then per job: id, spec,
 -- created, attempts made, times started, stalls}.
 local function claim(token, worker, count, lease, rate_max, rate_ms, again)
@@ -92,32 +125,11 @@ local function claim(token, worker, count, lease, rate_max, rate_ms, again)
   if again then want = want - grant_again(list, token, lease) end
   local open, limited, window = room(want, rate_max, rate_ms)
   if open > 0 then
-    local ids, records = take(open)
-    local leases, saved = {}, {}
-    local stem = score(now + lease) .. '.'
-    local specs = #ids > 0 and call('HMGET', SPECS, unpack(ids)) or {}
-    for number, id in ipairs(ids) do
-      local record = records[number]
-      local prev = WORDS[record[STATE]]
-      record[STATE] = 'a'
-      record[SINCE] = now
-      record[PROCESSED] = now
-      record[STARTED] = record[STARTED] + 1
-      record[TOKEN] = token
-      record[WORKER] = worker
-      leases[2 * number - 1] = stem .. (100 + number)
-      leases[2 * number] = id
-      saved[2 * number - 1] = id
-      saved[2 * number] = pack(record)
-      tell('active', id, record, prev)
-      granted(list, id, record, specs[number])
+    local leased = lease_some(list, token, worker, open, lease)
+    if window and leased > 0 then
+      call('HSET', META, 'window_end', score(window[1]), 'window_used', window[2] + leased)
     end
-    lease_out(leases)
-    flush('HSET', JOBS, saved)
-    if window and #ids > 0 then
-      call('HSET', META, 'window_end', score(window[1]), 'window_used', window[2] + #ids)
-    end
-    if #ids == want and (call('LLEN', QUEUE) > 0 or call('ZCARD', PRIORITIZED) > 0) then ring() end
+    if leased == want and (call('LLEN', QUEUE) > 0 or call('ZCARD', PRIORITIZED) > 0) then ring() end
   end
   list[1] = limited
   list[2] = due

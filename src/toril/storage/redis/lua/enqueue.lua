@@ -1,7 +1,8 @@
 -- Store each job unless its id or dedup key is taken; never touch the one that is there.
 -- ARGV: time, then per job: id, head, spec
 --   head = packed {origin, delay ms, requeue failed, reply list or false, extra or false, name};
---   for a job with nothing special the end of its record: packed origin, name, false
+--   for a job that only has to wait in the plain line the end of its record: packed origin and
+--   name, both short, and extra, which holds the reply list; then true if it may requeue a failed
 -- Returns per job: "+s" created in state s, "=s" there already in state s,
 --   "~s:id" the dedup key is held by id, in state s ("-": it is gone)
 --   and "?" at the end if the queue is not in the list of queues any more
@@ -76,15 +77,17 @@ local function create(id, head, spec)
   return '+' .. record[STATE]
 end
 
--- A job with nothing special: its record and its two events are put together from bytes.
+-- A job for the plain line: its record and its two events are put together from bytes.
 local stem, middle, unset = '\158\161w', pack(now, 0, 0, 0, false, false, false, now, 0), '\194\194\194\194'
 local plain = 0
 
-local function create_plain(id, tail, spec)
+local function create_plain(id, head, spec)
   local entry = ticket()
-  local name = string.sub(tail, string.byte(tail) - 158, -2)
+  local first = string.byte(head) - 158
+  local name = string.sub(head, first, first + string.byte(head, first) - 160)
   local about = pack(id, 0) .. name .. unset
-  local record = stem .. pack(entry) .. middle .. tail
+  if string.byte(head, -1) == 195 then head = string.sub(head, 1, -2) end
+  local record = stem .. pack(entry) .. middle .. head
   jobs_out[#jobs_out + 1] = id
   jobs_out[#jobs_out + 1] = record
   pushes[#pushes + 1] = entry .. ':' .. id
@@ -135,8 +138,9 @@ for number, id in ipairs(ids) do
   if string.byte(head) == 150 then
     answers[number] = hand_in(number, id, unpack_msg(head), spec)
   elseif known[number] or seen[id] then
-    local origin, name = unpack_msg(head)
-    answers[number] = hand_in(number, id, { origin, 0, false, false, false, name }, spec)
+    local origin, name, extra, requeue = unpack_msg(head)
+    local who = extra and extra.r and extra.r[1]
+    answers[number] = hand_in(number, id, { origin, 0, requeue, who, extra, name }, spec)
   else
     answers[number] = create_plain(id, head, spec)
   end

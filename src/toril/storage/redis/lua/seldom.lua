@@ -189,6 +189,12 @@ local function lease_end(lease, number)
   return score(now + lease) .. '.' .. (100 + number)
 end
 
+local function granted(list, id, record, spec)
+  local at = #list
+  list[at + 1], list[at + 2], list[at + 3] = id, spec, record[CREATED]
+  list[at + 4], list[at + 5], list[at + 6] = record[MADE], record[STARTED], record[STALLS]
+end
+
 -- Jobs this token holds already: its first grant, whose reply was lost.
 local function grant_again(list, token, lease)
   local count = 0

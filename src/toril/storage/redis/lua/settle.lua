@@ -1,25 +1,26 @@
 -- End attempts under their leases, then claim the next jobs.
--- ARGV: time, number of outcomes, then per outcome: kind, id, token, started, a, b
+-- ARGV: time, the outcomes, packed into one array: per outcome kind, id, token, started, a, b
 --   c completed: result, "" · f failed: failure, exhausted (0|1) · r retried: failure, delay ms
 --   p postponed: delay ms or "", until ms or "" · l released: "", ""
 -- then, if more jobs are wanted: the arguments of claim.lua from the token on
 -- Returns {answers: one of D done, L lost, G gone per outcome, batch as in claim.lua or false}
 -- Events: completed, failed, retries-exhausted, retrying, delayed, waiting, drained, and claim's
 
-local count = tonumber(ARGV[2])
+local said = unpack_msg(ARGV[2])
+local count = #said / 6
 local answers, done, shelved = {}, {}, { c = {}, f = {} }
 local expiring, keeping = {}, {}
 local ids = {}
-for number = 1, count do ids[number] = ARGV[4 + (number - 1) * 6] end
+for number = 1, count do ids[number] = said[6 * number - 4] end
 local raws = count > 0 and call('HMGET', JOBS, unpack(ids)) or {}
 local touched = {}
 
 local function finish(id, record, state, payload)
-  release_key(id, record)
   record[STATE] = state
   record[SINCE] = now
   local extra = record[EXTRA]
   if extra then
+    if extra.k then release_key(id, record) end
     extra.x = nil
     if extra.t then
       extra.e = now + extra.t
@@ -49,16 +50,16 @@ local function end_attempt(id, record, kind, a, b)
     record[MADE] = record[MADE] + 1
     finish(id, record, 'f', payload)
     tell('failed', id, record, 'active', now - started, reason_of(failure))
-    if b == '1' then tell('retries-exhausted', id, record) end
+    if b == 1 then tell('retries-exhausted', id, record) end
   elseif kind == 'r' then
     local payload, failure = add_failure(id, a, { made = record[MADE] })
     record[MADE] = record[MADE] + 1
     results_out[#results_out + 1] = id
     results_out[#results_out + 1] = payload
-    tell('retrying', id, record, nil, tonumber(b), reason_of(failure))
-    line_up(id, record, tonumber(b), record[EXTRA] and record[EXTRA].l)
+    tell('retrying', id, record, nil, b, reason_of(failure))
+    line_up(id, record, b, record[EXTRA] and record[EXTRA].l)
   elseif kind == 'p' then
-    local wait = b ~= '' and math.max(0, tonumber(b) - now) or tonumber(a)
+    local wait = b ~= '' and math.max(0, b - now) or a
     line_up(id, record, wait, false)
   else
     line_up(id, record, 0, true)
@@ -66,20 +67,54 @@ local function end_attempt(id, record, kind, a, b)
   put(id, record)
 end
 
-local at = 3
+-- A job with nothing special: its new record is put together from bytes.
+local holder, times, settled = '', 0, ''
+
+local function complete_plain(id, raw, token, started, result)
+  if string.byte(raw, -1) ~= 194 then return false end
+  local fine, at, state, ticket, created, made, begun, stalls, owner, _, worker, processed, name, extra =
+    pcall(scan, raw)
+  if not fine or extra ~= false or state ~= 'a' or owner ~= token or begun ~= started
+     or type(made) ~= 'number' or type(processed) ~= 'number' then
+    return false
+  end
+  if holder ~= token or times ~= started then
+    holder, times, settled = token, started, token .. ':' .. started
+  end
+  made = made + 1
+  local record = '\158\161c' .. pack(ticket, created, made, begun, stalls, false, settled, worker, now,
+                                     processed) .. string.sub(raw, at + 1)
+  touched[id] = record
+  done[#done + 1] = id
+  local size = #jobs_out
+  jobs_out[size + 1], jobs_out[size + 2] = id, record
+  local list = shelved.c
+  list[#list + 1] = id
+  size = #results_out
+  results_out[size + 1], results_out[size + 2] = id, result
+  events[#events + 1] = pack('completed', id, made, name, worker, 'active', now - processed, #result)
+  return true
+end
+
+local at = 1
 for number = 1, count do
-  local kind, id, token, started = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local record = touched[id] or (raws[number] and decode(raws[number]))
-  if not record then
-    answers[number] = 'G'
-  elseif record[STATE] == 'a' and record[TOKEN] == token and tostring(record[STARTED]) == started then
-    end_attempt(id, record, kind, ARGV[at + 4], ARGV[at + 5])
-    touched[id] = record
-    answers[number] = 'D'
-  elseif record[SETTLED] == token .. ':' .. started then
+  local kind, id, token, started = said[at], said[at + 1], said[at + 2], said[at + 3]
+  local raw = touched[id] or raws[number]
+  if kind == 'c' and raw and complete_plain(id, raw, token, started, said[at + 4]) then
     answers[number] = 'D'
   else
-    answers[number] = is_gone(record) and 'G' or 'L'
+    local record = raw and decode(raw)
+    if not record then
+      answers[number] = 'G'
+    elseif record[STATE] == 'a' and record[TOKEN] == token and record[STARTED] == started then
+      end_attempt(id, record, kind, said[at + 4], said[at + 5])
+      touched[id] = jobs_out[#jobs_out]
+      answers[number] = 'D'
+    elseif record[SETTLED] == token .. ':' .. started then
+      answers[number] = 'D'
+    else
+      answers[number] = is_gone(record) and 'G' or 'L'
+    end
   end
   at = at + 6
 end
@@ -96,9 +131,9 @@ flush('ZADD', EXPIRY, expiring)
 for _, rule in ipairs(keeping) do retain(SHELF[rule[1]], rule[2]) end
 
 local batch = false
-if ARGV[at] then
-  batch = claim(ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]),
-                ARGV[at + 4], ARGV[at + 5], ARGV[at + 6] == '1')
+if ARGV[3] then
+  batch = claim(ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8],
+                ARGV[9] == '1')
 elseif #done > 0 and (call('LLEN', QUEUE) > 0 or call('ZCARD', PRIORITIZED) > 0) then
   -- A place under a concurrency limit became free and nobody takes it here.
   ring()
