@@ -9,13 +9,13 @@ PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-full clean
+.PHONY: help demo test check bench bench-full bench-spark clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(STAMP) ## Run the main job end to end
-	$(RUN) examples/demo.py
+demo: $(STAMP) ## Run the main job end to end, then a report of it
+	$(RUN) -m toril.cli demo
 
 test: $(STAMP) ## Run the tests and the coverage limits (PYTEST_ARGS="..." runs a part, without limits)
 ifeq ($(strip $(PYTEST_ARGS)),)
@@ -41,6 +41,9 @@ bench-full: $(STAMP) ## Measure Redis, BullMQ wire and files, against Node and a
 	$(RUN) -m benchmarks.lean pickup --idle 60 --reps 1
 	$(RUN) -m benchmarks.wire
 	$(RUN) -m benchmarks.file
+
+bench-spark: $(STAMP) ## Measure sources, sink, fleet and analytics on Spark (minutes)
+	$(RUN) -m benchmarks.spark
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -78,7 +78,7 @@ def run(name: str, directory: Path) -> list[str]:
 def test_every_example_is_run_here() -> None:
     # Those on Spark are run by tests/spark/, which have a session.
     names = {path.stem for path in EXAMPLES.glob("*.py") if not path.stem.startswith("spark_")}
-    assert names == {*EXPECTED, "demo"}
+    assert names == {*EXPECTED}
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -90,11 +90,3 @@ def test_an_example_works_and_says_so(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_an_example_is_under_fifty_lines(name: str) -> None:
     assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 50
-
-
-def test_the_demo_adds_up_and_stays_quiet_without_a_terminal(tmp_path: Path) -> None:
-    lines = run("demo", tmp_path)
-    assert [line for line in lines if line.startswith("BAD")] == []
-    assert len([line for line in lines if line.startswith("ok ")]) == 6
-    assert 1 <= len([line for line in lines if line.startswith("[")]) <= 10
-    assert not any("\r" in line for line in lines)
