@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.servers import Server
-from tests.spark.flow_jobs import counts, take_all
+from tests.spark.flow_jobs import counts, finish, take_all
 from toril.cli.main import run
 from toril.cli.output import Output
 
@@ -72,28 +73,28 @@ def test_a_wrong_condition_is_misuse(spark: SparkSession, server: Server, queue:
     assert len(err.splitlines()) <= 6
 
 
-def test_a_fleet_works_a_queue_and_a_report_tells_of_it(
-    spark: SparkSession,
-    server: Server,
-    queue: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_fleet_works_a_queue_by_a_named_function(
+    spark: SparkSession, server: Server, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at = ("--url", server.url)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    at, handler = ("--url", server.url), "tests.spark.flow_jobs:greet"
     names = tmp_path / "names.csv"
     names.write_text("name\nada\nbob\n")
     call("ingest", str(names), queue, "--id-column", "name", "-q", *at)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    handler = "tests.spark.flow_jobs:greet"
     found = document("fleet", queue, handler, "--tasks", "1", "--until-drained", *at, code=1)
     assert (found["completed"], found["failed"]) == (1, 1)
-    lake, page = str(tmp_path / "lake"), tmp_path / "report.html"
+
+
+def test_a_report_and_tables_tell_what_a_queue_did(
+    spark: SparkSession, server: Server, queue: str, tmp_path: Path
+) -> None:
+    at = ("--url", server.url)
+    finish(server.url, queue, {"ada": b"1"}, {"bob": "no"})
+    lake, page, gold = str(tmp_path / "lake"), tmp_path / "report.html", tmp_path / "gold"
     out, _ = call("report", queue, "--lake", lake, "--out", str(page), *at)
     assert out.splitlines()[-1] == f"wrote {page}"
     assert queue in page.read_text(encoding="utf-8")
-    gold = tmp_path / "gold"
     found = document("analyze", queue, "--lake", lake, "--out", str(gold), "--format", "csv", *at)
     (totals,) = found["totals"]
     assert (totals["added"], totals["completed"], totals["failed"]) == (2, 1, 1)
