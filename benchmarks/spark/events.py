@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.spark.figure import Figure
 from tests.servers import Server, valkey_binary
-from toril.resp.sync import SyncClient
-from toril.resp.url import parse_url
+from tests.spark.making import keep_all
 from toril.spark.events_options import NAME, EventsOptions
 from toril.spark.events_plan import Piece, Planner
 from toril.spark.events_read import Reading
@@ -140,11 +139,7 @@ def _seconds(run: Callable[[], None]) -> float:
 def _fill(url: str, jobs: int) -> None:
     bulk = open_bulk(url)
     bulk.write_jobs("bench", ["job-0"], [b"{}"])
-    if url.startswith("bullmq+"):  # it keeps ten thousand otherwise
-        client = SyncClient(parse_url(url))
-        key = "bull:{bench}:meta"
-        client.call(key, "HSET", key, "opts.maxLenEvents", 4 * jobs)
-        client.close()
+    keep_all(url, "bench")
     for first in range(1, jobs, _CHUNK):
         ids = [f"job-{number}" for number in range(first, min(first + _CHUNK, jobs))]
         bulk.write_jobs("bench", ids, [b'{"to":"somebody@example.org"}'] * len(ids))

@@ -13,15 +13,11 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 
 from tests.servers import Server
 from tests.spark.making import add_jobs, stored, trim
-from toril.errors import InvalidOption
 from toril.ids import ulid
 from toril.resp.sync import SyncClient
 from toril.resp.url import parse_url
 from toril.spark import register
-from toril.spark.events_source import EventsSource
-from toril.spark.options import Options
 from toril.spark.schema import EVENTS, GAP
-from toril.spark.target import TARGET_OPTIONS, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -194,31 +190,3 @@ def guard(server: Server) -> Iterator[None]:
     finally:
         client.call("", "ACL", "DELUSER", "reader")
         client.close()
-
-
-class OnCluster(EventsSource):
-    """The source as `register` makes it for a session on many machines."""
-
-    master = "spark://far:7077"
-
-
-@pytest.mark.parametrize("url", ["unix:///run/valkey.sock", "file:queues", "embedded:"])
-def test_a_storage_of_one_machine_is_refused_on_a_cluster(url: str) -> None:
-    with pytest.raises(InvalidOption, match="use a server they can reach"):
-        OnCluster({"url": url, "queue": "q"})
-    OnCluster({"url": "redis://far", "queue": "q"})
-
-
-@pytest.mark.parametrize("layout", ["", "bullmq+"])
-def test_the_embedded_server_is_started_adopted_and_let_go(tmp_path: Path, layout: str) -> None:
-    home = tmp_path / "home"
-    given = {"url": f"{layout}embedded:{home}?prefix=e"}
-    target = Target.of(Options.read("toril_events", given, TARGET_OPTIONS))
-    first, second = target.open(), target.open()
-    first.write_jobs("q", ["a"], [b"{}"])
-    first.close()
-    assert second.number(second.span("q").last) == 2
-    second.close()
-    again = target.open()
-    assert list(again.queues()) == ["q"]
-    again.close()
