@@ -11,6 +11,23 @@ from toril.spark.analytics.silver_queries import ENDED
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+RECORD: Final = (
+    "queue",
+    "id",
+    "name",
+    "state",
+    "created_at",
+    "attempts_made",
+    "attempts_started",
+    "stalls",
+    "processed_at",
+    "finished_at",
+    "worker_id",
+    "failure_kind",
+    "failure_reason",
+)
+"""The columns of `toril_jobs` that are looked at."""
+
 _SKEW_S: Final = 60
 """Clients of the BullMQ wire date their jobs themselves, by clocks that may differ."""
 
