@@ -69,7 +69,7 @@ def test_a_backlog_that_only_grows_is_worth_a_word() -> None:
         return of_minutes(
             name,
             [
-                Minute(queue=name, minute_ms=START_MS + at * 60_000, added=1, backlog=level)
+                Minute(queue=name, minute_ms=START_MS + at * 60_000, added=level, backlog=level)
                 for at, level in enumerate(levels)
             ],
         )
@@ -80,6 +80,6 @@ def test_a_backlog_that_only_grows_is_worth_a_word() -> None:
 
 def test_jobs_that_were_there_before_the_first_event_are_told_of() -> None:
     data = ReportData(totals=[Total(queue="a", added=2, completed=5, failed=1, unfinished=1)])
-    assert said(data)[1] == ["a had 5 jobs or more before its first event, which are not counted."]
+    assert said(data)[1] == ["a had 5 jobs or more that were added before its first event."]
     assert "No event was lost" not in render(data)
     assert "the adding of 5\u00a0jobs or more is not known" in render(data)

@@ -52,9 +52,7 @@ def _warnings(data: ReportData, timelines: Mapping[str, Timeline]) -> list[str]:
         found.append(_sentence(worst, fact, len(gaps)))
     if unseen:
         one = max(unseen, key=lambda one: one.unseen)
-        fact = (
-            f"had {plural(one.unseen, 'job')} or more before its first event, which are not counted"
-        )
+        fact = f"had {plural(one.unseen, 'job')} or more that were added before its first event"
         found.append(_sentence(one.queue, fact, len(unseen)))
     if failing:
         one = max(failing, key=lambda one: one.failure_rate or 0)
