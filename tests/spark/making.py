@@ -18,10 +18,12 @@ def add_jobs(url: str, queue: str, count: int, first: int = 0) -> None:
 
 
 def keep_all(url: str, queue: str) -> None:
-    """Let a BullMQ queue keep more events than its usual ten thousand."""
+    """Let a queue keep more events than usual, which are ten or two hundred thousand."""
     if url.startswith("bullmq+"):
         base = _base(url, queue)
         _call(url, base, "HSET", base + "meta", "opts.maxLenEvents", 10_000_000)
+    else:
+        _tune(url, queue, 10_000_000)
 
 
 def trim(url: str, queue: str, kept: int) -> None:
@@ -30,14 +32,7 @@ def trim(url: str, queue: str, kept: int) -> None:
         key = _base(url, queue) + "events"
         _call(url, key, "XTRIM", key, "MAXLEN", kept)
         return
-
-    async def tune() -> None:
-        storage = open_storage(url)
-        await storage.open()
-        await storage.tune(queue, events_kept=kept)  # type: ignore[attr-defined]
-        await storage.close()
-
-    asyncio.run(tune())
+    _tune(url, queue, kept)
 
 
 def forget(url: str, queue: str) -> None:
@@ -58,6 +53,16 @@ def stored(url: str, queue: str) -> list[tuple[int, str, str | None, int]]:
         found += zip(rows["number"], rows["kind"], rows["job_id"], rows["time_ms"], strict=True)
     bulk.close()
     return found
+
+
+def _tune(url: str, queue: str, kept: int) -> None:
+    async def tune() -> None:
+        storage = open_storage(url)
+        await storage.open()
+        await storage.tune(queue, events_kept=kept)  # type: ignore[attr-defined]
+        await storage.close()
+
+    asyncio.run(tune())
 
 
 def _base(url: str, queue: str) -> str:

@@ -110,3 +110,16 @@ def test_a_limit_is_divided_by_what_there_is() -> None:
     assert shares({"a": 900, "b": 100}, 100) == {"a": 90, "b": 10}
     assert shares({"a": 1_000_000, "b": 1, "c": 0}, 100) == {"a": 99, "b": 1, "c": 0}
     assert sum(shares({str(one): one for one in range(40)}, 7).values()) == 7
+
+
+def test_a_function_is_given_also_where_a_module_has_its_name() -> None:
+    import toril.spark.analytics.bronze
+    import toril.spark.register
+
+    for _ in range(2):
+        from toril.spark import register
+        from toril.spark.analytics import bronze
+
+        assert register is toril.spark.register
+        assert callable(register)
+        assert callable(bronze)

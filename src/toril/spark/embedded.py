@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from toril.resp.embedded import EmbeddedServer, default_home
 from toril.resp.url import parse_url
 from toril.storage import open_bulk
+from toril.storage.file.address import parse_file_url
 
 if TYPE_CHECKING:
-    from toril.resp.embedded import EmbeddedServer
     from toril.storage.columns import Bulk
 
 
@@ -40,17 +43,23 @@ def hold_embedded(url: str) -> Iterator[None]:
         server.stop_blocking()
 
 
-def _server(url: str) -> EmbeddedServer:
-    from toril.resp.embedded import EmbeddedServer
+def settle_path(url: str) -> str:
+    """Make the path of a storage whole: executors start in other directories than the driver."""
+    if url.partition(":")[0].lower() == "file":
+        return parse_file_url(url).url
+    if not is_embedded(url):
+        return url
+    address = parse_url(url)
+    home = Path(address.path).expanduser().absolute() if address.path else default_home()
+    return replace(address, path=str(home)).safe
 
+
+def _server(url: str) -> EmbeddedServer:
     return EmbeddedServer(parse_url(url).path or None)
 
 
 def _socket_url(url: str, server: EmbeddedServer) -> str:
-    scheme, _, rest = url.partition(":")
-    layout = "bullmq+" if scheme.lower().startswith("bullmq+") else ""
-    query = rest.partition("?")[2]
-    return f"{layout}unix://{server.socket}{'?' if query else ''}{query}"
+    return replace(parse_url(url), kind="unix", path=str(server.socket)).safe
 
 
 class _Held:

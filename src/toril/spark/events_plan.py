@@ -20,6 +20,8 @@ _LEAST_ROWS: Final = 10_000
 """A partition smaller than this costs more to start than it saves."""
 
 _TRIES: Final = 10
+_REST: Final = 9
+"""How many times as long as it took to list the queues the list is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +49,30 @@ class Piece(InputPartition):
 
 
 class Planner:
-    """Look at a storage and plan; keeps no state but a connection."""
+    """Look at a storage and plan; what it keeps is only worth time."""
 
     def __init__(self, options: EventsOptions, bulk: Bulk, slots: int) -> None:
         self._options = options
         self._bulk = bulk
         self._slots = slots
+        self._listed: list[str] = []
+        self._list_until = 0.0
 
     def queues(self) -> list[str]:
-        """Name the queues to read now."""
+        """Name the queues to read now.
+
+        BullMQ has no list of queues, so looking for them may be dear; it takes a tenth of
+        the time at most.
+        """
         pattern = self._options.pattern
         if pattern is None:
             return list(self._options.queues)
-        return [name for name in self._bulk.queues() if fnmatchcase(name, pattern)]
+        began = time.monotonic()
+        if began >= self._list_until:
+            self._listed = [name for name in self._bulk.queues() if fnmatchcase(name, pattern)]
+            ended = time.monotonic()
+            self._list_until = ended + _REST * (ended - began)
+        return self._listed
 
     def ends(self) -> dict[str, Place]:
         """The place after the newest event of each queue."""

@@ -106,13 +106,14 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the connection behind: executors make their own."""
-        return {key: value for key, value in self.__dict__.items() if key != "_bulk"}
+        own = ("_bulk", "_planner")
+        return {key: value for key, value in self.__dict__.items() if key not in own}
 
     @cached_property
     def _bulk(self) -> Bulk:
         return self._options.target.open()
 
-    @property
+    @cached_property
     def _planner(self) -> Planner:
         return Planner(self._options, self._bulk, self._slots)
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from toril.errors import InvalidOption
 from toril.resp.url import parse_url
-from toril.spark.embedded import is_embedded, open_embedded
+from toril.spark.embedded import is_embedded, open_embedded, settle_path
 from toril.spark.options import Options
 from toril.storage import open_bulk
 from toril.storage.columns import Bulk
@@ -49,7 +49,7 @@ class Target:
             )
         return cls(
             source=options.source,
-            url=url,
+            url=None if url is None else settle_path(url),
             url_env=url_env or DEFAULT_ENV,
             password_file=options.text("passwordFile"),
         )

@@ -22,7 +22,7 @@ from toril.spark.analytics.manifest import (
     record,
 )
 from toril.spark.embedded import hold_embedded
-from toril.spark.events_options import NAME, EventsOptions
+from toril.spark.events_options import EARLIEST, NAME, EventsOptions
 from toril.spark.register import register
 from toril.spark.schema import EVENTS, GAP, ddl
 
@@ -77,10 +77,11 @@ def bronze(
     place = Lake(spark, lake)
     entries = read_entries(place)
     origin = _origin(place, entries, rebuild)
+    starting = _starting(place, origin, queues)
     with hold_embedded(checked.target.resolve()):
         writer = _Writer(place, origin, entries)
         reader = spark.readStream.format(NAME).options(**options)
-        stream = reader.option("startingOffsets", origin.starting).load()
+        stream = reader.option("startingOffsets", starting).load()
         query = (
             stream.writeStream.foreachBatch(writer.write)
             .option("checkpointLocation", place.at(CHECKPOINT))
@@ -204,11 +205,11 @@ def _origin(lake: Lake, entries: Sequence[Entry], rebuild: bool) -> _Origin:
         origin = _Origin(**json.loads(lake.read_text(CHECKPOINT, _ORIGIN)))
         _check_halves(lake, origin, newest)
         return origin
-    elif newest is not None or lake.exists(CHECKPOINT):
+    elif newest is not None or lake.exists(CHECKPOINT, "offsets"):
         raise _mismatch(lake, "the checkpoint is gone" if newest else "the checkpoint is foreign")
     origin = _Origin(
         first=0 if newest is None else newest.batch + 1,
-        starting="earliest" if newest is None else json.dumps(_places(newest.end)),
+        starting=EARLIEST if newest is None else json.dumps(_places(newest.end)),
     )
     lake.write_json({"first": origin.first, "starting": origin.starting}, CHECKPOINT, _ORIGIN)
     return origin
@@ -223,6 +224,20 @@ def _check_halves(lake: Lake, origin: _Origin, newest: Entry | None) -> None:
         raise _mismatch(lake, "the checkpoint is older than the output")
     if recorded < max(done, default=-1):
         raise _mismatch(lake, "output that the checkpoint knows of is gone")
+
+
+def _starting(lake: Lake, origin: _Origin, queues: Sequence[str]) -> str:
+    """Where the first batch starts; it must know all queues, to carry those on that rest."""
+    if origin.starting == EARLIEST:
+        return EARLIEST
+    places: dict[str, Any] = json.loads(origin.starting)
+    missing = sorted(places.keys() - set(queues))
+    if missing and not lake.sizes(CHECKPOINT, "offsets"):
+        raise InvalidOption(
+            f"bronze at {lake.root}: the first run after a rebuild must name all queues of the"
+            f" lake, or their events would be read again later; missing: {', '.join(missing)}"
+        )
+    return json.dumps({queue: place for queue, place in places.items() if queue in queues})
 
 
 def _places(end: Mapping[str, Any]) -> dict[str, Any]:
