@@ -80,7 +80,9 @@ pieces AS (
     greatest(unix_millis(started), unix_millis(minute)) AS from_ms,
     greatest(unix_millis(alone), unix_millis(minute)) AS alone_ms
   FROM fresh LATERAL VIEW explode(sequence(
-    date_trunc('MINUTE', started), date_trunc('MINUTE', ended), INTERVAL 1 MINUTE)) AS minute
+    date_trunc('MINUTE', started),
+    date_trunc('MINUTE', greatest(started, timestampadd(MILLISECOND, -1, ended))),
+    INTERVAL 1 MINUTE)) AS minute
 ),
 work AS (
   SELECT queue, minute, sum(until_ms - from_ms) AS busy_ms,

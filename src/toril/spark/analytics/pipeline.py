@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from toril.spark.analytics.bronze import BronzeRun, bronze, read_bronze
 from toril.spark.analytics.gold import Gold, check_sla, gold
-from toril.spark.analytics.reconcile import reconcile
-from toril.spark.analytics.silver import Silver, update_silver
+from toril.spark.analytics.lake import Lake
+from toril.spark.analytics.reconcile import RECORD, reconcile
+from toril.spark.analytics.silver import FOLDER, Silver, update_silver, write
 from toril.spark.register import register
-from toril.spark.schema import GAP
+from toril.spark.schema import GAP, JOBS, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +51,7 @@ def analyze(
     """Read what is new, bring silver up to date, and make gold of all that the lake holds.
 
     Where events of a queue are missing, its jobs are read from the storage and silver is
-    reconciled with them; that is worked out anew each time, never stored.
+    reconciled with them; that is worked out anew each time.
     """
     check_sla(sla_ms)
     run = bronze(
@@ -68,9 +69,13 @@ def analyze(
     holes = spark.sql(_HOLES, events=events)
     names = sorted({str(row["queue"]) for row in holes.collect()} & set(queues))
     if names:
-        table = _read_jobs(spark, names, url, url_env, password_file)
+        # Written down first: the storage goes on, and every table of gold is to see the same.
+        place = Lake(spark, lake)
+        records = _read_jobs(spark, names, url, url_env, password_file)
+        table = write(records, place.at(FOLDER, "records"))
         gaps = holes.where(holes["queue"].isin(names))
-        silver = Silver(jobs=reconcile(silver.jobs, table, gaps=gaps), attempts=silver.attempts)
+        jobs = reconcile(silver.jobs, table, gaps=gaps)
+        silver = Silver(jobs=write(jobs, place.at(FOLDER, "reconciled")), attempts=silver.attempts)
     return Analysis(
         bronze=run, silver=silver, gold=gold(events, silver.jobs, silver.attempts, sla_ms=sla_ms)
     )
@@ -91,4 +96,5 @@ def _read_jobs(
         "passwordFile": password_file,
     }
     options = {name: value for name, value in given.items() if value is not None}
-    return spark.read.format("toril_jobs").options(**options).load()
+    columns = ddl({name: JOBS[name] for name in RECORD})
+    return spark.read.format("toril_jobs").schema(columns).options(**options).load()

@@ -11,6 +11,23 @@ from toril.spark.analytics.silver_queries import ENDED
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+RECORD: Final = (
+    "queue",
+    "id",
+    "name",
+    "state",
+    "created_at",
+    "attempts_made",
+    "attempts_started",
+    "stalls",
+    "processed_at",
+    "finished_at",
+    "worker_id",
+    "failure_kind",
+    "failure_reason",
+)
+"""The columns of `toril_jobs` that are looked at."""
+
 _SKEW_S: Final = 60
 """Clients of the BullMQ wire date their jobs themselves, by clocks that may differ."""
 
@@ -95,7 +112,7 @@ born AS (
     ON r.queue = s.queue AND r.job_id = s.job_id AND s.newest AND NOT s.reborn
 ),
 together AS (
-  SELECT * FROM kept UNION ALL BY NAME SELECT * FROM born
+  SELECT * FROM kept UNION ALL SELECT * FROM born
 )
 SELECT *, IF(added IS NULL OR finished IS NULL, NULL,
   {_BETWEEN.format(start="added", stop="finished")}) AS total_ms

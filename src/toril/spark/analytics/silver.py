@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "silver"
 _RECORDS: Final = "_steps"
+_OVER: Final = "over=true"
+_OPEN: Final = "over=false"
 _FOLD: Final = 200
 """Steps after which silver is made anew in one, so that there are never many small files."""
 
@@ -133,15 +135,12 @@ def update_silver(spark: SparkSession, lake: str, *, rebuild: bool = False) -> S
 
 
 def read_silver(spark: SparkSession, lake: str) -> Silver:
-    """Read silver as of its last step: lives that are over from files, the others worked out."""
+    """Read silver as of its last step."""
     place = Lake(spark, lake)
     steps = read_steps(place)
-    segments = segments_of(_open_events(spark, place, steps[-1:]))
-    jobs = _over(spark, place, "jobs", SILVER_JOBS, steps)
-    attempts = _over(spark, place, "attempts", SILVER_ATTEMPTS, steps)
     return Silver(
-        jobs=jobs.unionByName(jobs_of(segments)),
-        attempts=attempts.unionByName(attempts_of(segments)),
+        jobs=_rows(spark, place, "jobs", SILVER_JOBS, steps),
+        attempts=_rows(spark, place, "attempts", SILVER_ATTEMPTS, steps),
     )
 
 
@@ -176,7 +175,7 @@ def _take_step(spark: SparkSession, lake: Lake, steps: Sequence[Step], newest: E
     reopened = 0
     if steps:
         still = _open_events(spark, lake, steps[-1:])
-        strangers = _write(
+        strangers = write(
             spark.sql(silver_queries.STRANGERS, events=events, open=still),
             lake.at(FOLDER, "reopened", folder),
         )
@@ -185,12 +184,13 @@ def _take_step(spark: SparkSession, lake: Lake, steps: Sequence[Step], newest: E
         if reopened:
             past = bronze.where(f"batch <= {since}").drop("batch")
             events = events.unionByName(past.join(strangers, ["queue", "job_id"], "left_semi"))
-    segments = _write(segments_of(events), lake.at(FOLDER, "segments", folder))
-    over = segments.where(f"state IN {silver_queries.ENDED}")
-    _write(jobs_of(over), lake.at(FOLDER, "jobs", folder))
-    _write(attempts_of(over), lake.at(FOLDER, "attempts", folder))
+    segments = write(segments_of(events), lake.at(FOLDER, "segments", folder))
+    for over, state in ((_OVER, "state IN"), (_OPEN, "state NOT IN")):
+        some = segments.where(f"{state} {silver_queries.ENDED}")
+        write(jobs_of(some), lake.at(FOLDER, "jobs", folder, over))
+        write(attempts_of(some), lake.at(FOLDER, "attempts", folder, over))
     open_events = spark.sql(silver_queries.OPEN, events=events, segments=segments)
-    _write(open_events, lake.at(FOLDER, "open", folder))
+    write(open_events, lake.at(FOLDER, "open", folder))
     step = Step(last=newest.batch, since=since, end=newest.end, reopened=reopened)
     lake.write_json(asdict(step), FOLDER, _RECORDS, f"{step.last:012d}.json")
     lake.delete(FOLDER, "segments")
@@ -211,20 +211,17 @@ def _open_events(spark: SparkSession, lake: Lake, last: Sequence[Step]) -> DataF
     return _read(spark, EVENTS, paths)
 
 
-def _over(
+def _rows(
     spark: SparkSession,
     lake: Lake,
     table: str,
     columns: Mapping[str, str],
     steps: Sequence[Step],
 ) -> DataFrame:
-    """Read the lives that are over, each as of the last step that knows its job."""
-    rows = _read(
-        spark,
-        {**columns, "step": "bigint"},
-        [lake.at(FOLDER, table, step.folder) for step in steps],
-        lake.at(FOLDER, table),
-    )
+    """Read the lives that are over, each as of the last step that knows its job, and the others."""
+    paths = [lake.at(FOLDER, table, step.folder, _OVER) for step in steps]
+    paths += [lake.at(FOLDER, table, step.folder, _OPEN) for step in steps[-1:]]
+    rows = _read(spark, {**columns, "step": "bigint"}, paths, lake.at(FOLDER, table))
     again = [lake.at(FOLDER, "reopened", step.folder) for step in steps if step.reopened]
     if again:
         keys = {"queue": "string", "job_id": "string", "step": "bigint"}
@@ -237,7 +234,7 @@ def _over(
             rows=rows,
             reopened=reopened,
         )
-    return rows.drop("step")
+    return rows.select(*columns)
 
 
 def _read(
@@ -249,7 +246,7 @@ def _read(
     return (reader.option("basePath", base) if base else reader).parquet(*paths)
 
 
-def _write(frame: DataFrame, path: str) -> DataFrame:
+def write(frame: DataFrame, path: str) -> DataFrame:
     """Write a frame in place of what a step that died may have left, and read it back."""
     frame.write.mode("overwrite").parquet(path)
     return frame.sparkSession.read.schema(frame.schema).parquet(path)
