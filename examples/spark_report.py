@@ -4,12 +4,14 @@ import asyncio
 import logging
 import random
 import sys
+from pathlib import Path
 
 from toril import JobContext, JobOptions, MissingExtra, NewJob, Queue, Worker
 from toril.spark import open_session, write_report
 from toril.spark.analytics import analyze
 
-NUMBER, LAKE = 500, "lake"
+NUMBER, HERE = 500, Path.cwd()
+URL, LAKE = f"embedded:{HERE / 'data'}", str(HERE / "lake")  # for all of Spark's processes
 dice = random.Random(7)
 
 
@@ -20,7 +22,7 @@ async def send(job: JobContext[int]) -> None:
 
 
 async def work() -> None:
-    queue = Queue[int, None]("mail")  # in the embedded server
+    queue = Queue[int, None]("mail", URL)
     options = JobOptions(attempts=2, backoff=0.1)
     jobs = [NewJob(name="send", data=number, options=options) for number in range(NUMBER)]
     async with queue, Worker(queue, send, concurrency=20):
@@ -37,7 +39,7 @@ def main() -> None:
     except MissingExtra as missing:
         sys.exit(print(f"skipped: {missing}"))
     asyncio.run(work())
-    gold = analyze(spark, LAKE, queues=["mail"], url="embedded:", sla_ms=1000).gold
+    gold = analyze(spark, LAKE, queues=["mail"], url=URL, sla_ms=1000).gold
     (total,) = gold.totals.collect()
     print(f"events: {total['completed']} completed, {total['failed']} failed")
     print("written:", write_report(gold, "report.html"))

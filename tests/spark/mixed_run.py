@@ -46,6 +46,7 @@ async def _run(url: str, name: str, number: int, story: Story) -> None:
 
     queue = Queue[Data, int](name, storage=url)
     async with queue:
+        await queue.tune(events_kept=10 * number)
         for start in range(0, number, 1000):
             jobs = [_job(one) for one in range(start, min(start + 1000, number))]
             story.added += len(await queue.add_bulk(jobs))

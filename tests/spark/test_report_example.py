@@ -22,7 +22,6 @@ def test_the_example_writes_a_report_that_agrees_with_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TORIL_HOME", str(tmp_path / ".toril"))
     level = logging.getLogger("toril").level
     try:
         runpy.run_path(str(EXAMPLE), run_name="__main__")

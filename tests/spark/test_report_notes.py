@@ -7,6 +7,7 @@ import re
 from tests.spark.report_data import START_MS, of_minutes, together
 from toril.spark.report.model import Gap, Minute, ReportData, Total
 from toril.spark.report.notes import notes_on
+from toril.spark.report.page import render
 from toril.spark.report.sections import timelines_of
 
 
@@ -68,10 +69,17 @@ def test_a_backlog_that_only_grows_is_worth_a_word() -> None:
         return of_minutes(
             name,
             [
-                Minute(queue=name, minute_ms=START_MS + at * 60_000, added=1, backlog=level)
+                Minute(queue=name, minute_ms=START_MS + at * 60_000, added=level, backlog=level)
                 for at, level in enumerate(levels)
             ],
         )
 
     both = together(queue("up", 3, 40, 90), queue("down", 90, 40, 30), queue("still", 50, 50, 50))
     assert said(both)[1] == ["up ends with the highest backlog it ever had."]
+
+
+def test_jobs_that_were_there_before_the_first_event_are_told_of() -> None:
+    data = ReportData(totals=[Total(queue="a", added=2, completed=5, failed=1, unfinished=1)])
+    assert said(data)[1] == ["a had 5 jobs or more that were added before its first event."]
+    assert "No event was lost" not in render(data)
+    assert "the adding of 5\u00a0jobs or more is not known" in render(data)

@@ -118,7 +118,13 @@ def lost_events(gaps: Sequence[Gap], totals: Sequence[Total], *, most: int, name
         else ""
     )
     if not gaps:
-        body = nothing("No event was lost: the counts are complete.")
+        unseen = sum(total.unseen for total in totals)
+        body = nothing(
+            f"The first events were gone before they could be read: the adding of"
+            f" {plural(unseen, 'job')} or more is not known."
+            if unseen
+            else "No event was lost since the first one that was read."
+        )
         return Figure(title=title, about=about, table="gaps", body=body, note=note, wide=True)
     shown = gaps[:most]
     columns = [

@@ -100,6 +100,12 @@ class Total:
     first_event_ms: int | None = None
     last_event_ms: int | None = None
 
+    @property
+    def unseen(self) -> int:
+        """Jobs, at least, whose adding is not among the events: gone before the first read."""
+        known = self.completed + self.failed + self.cancelled + self.unfinished
+        return max(known - self.added, 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hour:

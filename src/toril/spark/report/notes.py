@@ -42,6 +42,7 @@ def _warnings(data: ReportData, timelines: Mapping[str, Timeline]) -> list[str]:
     for gap in data.gaps:
         gaps.setdefault(gap.queue, []).append(gap)
     worst = max(gaps, key=lambda queue: _lost(gaps[queue]), default="")
+    unseen = [one for one in data.totals if one.unseen]
     failing = [one for one in data.totals if (one.failure_rate or 0) >= BAD_RATE]
     stalled = [one for one in data.totals if one.stalled]
     growing = [one for one in data.totals if _grows(timelines.get(one.queue))]
@@ -49,6 +50,10 @@ def _warnings(data: ReportData, timelines: Mapping[str, Timeline]) -> list[str]:
     if gaps:
         fact = f"lost {_lost_words(gaps[worst])}, so its counts are too low"
         found.append(_sentence(worst, fact, len(gaps)))
+    if unseen:
+        one = max(unseen, key=lambda one: one.unseen)
+        fact = f"had {plural(one.unseen, 'job')} or more that were added before its first event"
+        found.append(_sentence(one.queue, fact, len(unseen)))
     if failing:
         one = max(failing, key=lambda one: one.failure_rate or 0)
         fact = f"saw {percent(one.failure_rate)} of its jobs fail"
