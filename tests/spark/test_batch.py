@@ -188,7 +188,8 @@ def test_a_batch_refuses_what_cannot_be_meant(spark: SparkSession, queue: str) -
 
     for options, message in (
         ({"max_jobs": 0}, "max_jobs=0"),
-        ({"leese": 1}, "unknown worker option 'leese'. Did you mean 'lease'?"),
+        ({"leese": 1}, "unknown option 'leese'. Did you mean 'lease'?"),
+        ({"concurrency": 5}, "takes no concurrency=: a batch is worked as one; use max_jobs="),
         ({"url": "redis://:geheim@host"}, "holds a password"),
     ):
         given: dict[str, Any] = {"url": "redis://127.0.0.1:1", **options}
