@@ -56,6 +56,7 @@ def test_rows_end_on_their_own_terms(spark: SparkSession, server: Server, queue:
 
     options = JobOptions(attempts=2, backoff=Backoff("fixed", 0.1))
     with filled(queue, server.url, 5, options) as held:
+        held.add("job", {"n": 5}, expires_in=0.001)
         batch = SparkBatch(queue, judge, data_schema="n int", url=server.url)
         result = batch.run(spark)
         completed, failed = by_number(held), by_number(held, State.FAILED)
@@ -67,7 +68,8 @@ def test_rows_end_on_their_own_terms(spark: SparkSession, server: Server, queue:
         "RowMissing: spark_batch function 'judge' returned no row for this job"
     )
     assert failed[3].attempts_made == 1
-    assert (result.completed, result.failed, result.retried) == (3, 2, 2)
+    assert "JobExpired" in str(failed[5].error)  # the function never saw it
+    assert (result.completed, result.failed, result.retried) == (3, 3, 2)
 
 
 def test_an_exception_of_the_function_costs_each_job_an_attempt(
@@ -188,7 +190,8 @@ def test_a_batch_refuses_what_cannot_be_meant(spark: SparkSession, queue: str) -
 
     for options, message in (
         ({"max_jobs": 0}, "max_jobs=0"),
-        ({"leese": 1}, "unknown worker option 'leese'. Did you mean 'lease'?"),
+        ({"leese": 1}, "unknown option 'leese'. Did you mean 'lease'?"),
+        ({"concurrency": 5}, "takes no concurrency=: a batch is worked as one; use max_jobs="),
         ({"url": "redis://:geheim@host"}, "holds a password"),
     ):
         given: dict[str, Any] = {"url": "redis://127.0.0.1:1", **options}

@@ -21,7 +21,7 @@ from toril.serde import check_size
 from toril.spark.background import Background
 from toril.spark.batch_claims import Claims
 from toril.spark.batch_frame import Verdict, check_frame, make_frame, read_rows
-from toril.spark.fleet import target_of
+from toril.spark.fleet import refuse_unknown, target_of
 from toril.spark.fleet_handle import StopWhen
 from toril.storage.protocol import Claimed
 from toril.text import describe_error, printable
@@ -37,6 +37,11 @@ _LOG: Final = logging.getLogger("toril.spark.batch")
 _REASON: Final = 2_000
 _STACK: Final = 4_000
 """What is kept of an error that hits every job of a batch, and is stored with each."""
+_NOT_FOR_BATCHES: Final = {
+    "concurrency": "a batch is worked as one; use max_jobs=",
+    "shutdown_timeout": "stop() ends after the batch under way",
+    "on_lease_lost": "a batch is not interrupted; what was lost is counted",
+}
 
 
 class BatchOptions(TypedDict, total=False):
@@ -106,6 +111,7 @@ class SparkBatch:
         self.max_jobs = whole("max_jobs", max_jobs, 1, 100_000)
         self.data_schema = data_schema
         self.target = target_of(SOURCE, url, url_env, password_file)
+        refuse_unknown(SOURCE, options, tuple(BatchOptions.__annotations__), _NOT_FOR_BATCHES)
         self.options = WorkerOptions.of({"lease": 60, **options})
         self._policy = self.options.policy()
         self._on_progress = on_progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, cast
 from urllib.parse import quote
@@ -222,14 +222,21 @@ def _tell_busy(context: SparkContext, queue: str, tasks: int, slots: int) -> Non
 
 def _check_options(concurrency: int, given: FleetWorkerOptions) -> WorkerOverrides:
     known = (*FleetWorkerOptions.__annotations__, "concurrency")
-    for name in given:
-        if name in _NOT_FOR_FLEETS:
-            raise InvalidOption(f"{SOURCE} takes no {name}=: {_NOT_FOR_FLEETS[name]}")
-        if name not in known:
-            raise InvalidOption(
-                f"{SOURCE}: unknown option {name!r}.{suggest(name, known)}"
-                f" Known: {', '.join(known)}"
-            )
+    refuse_unknown(SOURCE, given, known, _NOT_FOR_FLEETS)
     options = cast("WorkerOverrides", {**given, "concurrency": concurrency})
     WorkerOptions.of(options)
     return options
+
+
+def refuse_unknown(
+    source: str, given: Iterable[str], known: Sequence[str], senseless: Mapping[str, str]
+) -> None:
+    """Refuse names of options; of a worker's own that make no sense here, say why."""
+    for name in given:
+        if name in senseless:
+            raise InvalidOption(f"{source} takes no {name}=: {senseless[name]}")
+        if name not in known:
+            raise InvalidOption(
+                f"{source}: unknown option {name!r}.{suggest(name, known)}"
+                f" Known: {', '.join(known)}"
+            )
