@@ -7,8 +7,9 @@
 -- A stall is told right after its `waiting`; what toril hands back, postpones and puts off is in
 -- `toril-back`; for `delayed`, the job's event before it says whether it was running. Events further
 -- back than FAR are not looked at, wherever the page begins, so that each reader finds the same.
--- What Node puts off looks like a retry, but counts no attempt: where a job's record shows that none
--- was ever counted but that of its end, it is noted in `toril-back` too, for the record will change.
+-- What Node puts off looks like a retry, but counts no attempt: where the end of the stream is no
+-- further than FAR, and the job's record shows that no attempt was counted but that of its end, it is
+-- noted in `toril-back` too, for the record will change.
 local FAR, STEP = 500, 50
 local SILENT = {progress = true, duplicated = true, deduplicated = true, debounced = true}
 
@@ -73,20 +74,32 @@ while open > 0 and till and farthest - place <= FAR do
   end
 end
 
-local function put_off(entry)
-  local id = fields_of(entry)['jobId']
-  local facts = redis.pcall(
-    'HMGET', base .. id, 'timestamp', 'atm', 'attemptsMade', 'finishedOn', 'toril-reset')
-  local made = facts[1] and tonumber(facts[2] or facts[3] or 0)
-  -- The record may be that of a later job, or its attempts may have been given back.
-  if not made or facts[5] or time_of(entry) < (tonumber(facts[1]) or 0) then return false end
-  return made - (facts[4] and 1 or 0) <= 0
+local function put_off(id)
+  local facts = redis.pcall('HMGET', base .. id, 'atm', 'attemptsMade', 'finishedOn', 'timestamp')
+  local made = facts[4] and tonumber(facts[1] or facts[2] or 0)
+  return made and made - (facts[3] and 1 or 0) <= 0
 end
 
-for at, digit in ipairs(digits) do
-  if digit == '1' and put_off(entries[at]) then
-    call('ZADD', base .. 'toril-back', time_of(entries[at]), entries[at][1])
-    digits[at] = '0'
+-- The record tells of no event before one that begins the job's life anew.
+local reborn = {}
+local function note_birth(fields)
+  local kind, prev = fields['event'], fields['prev']
+  if kind == 'added' or kind == 'waiting' and (prev == 'completed' or prev == 'failed') then
+    reborn[fields['jobId']] = true
+  end
+end
+
+local told = string.find(table.concat(digits), '1')
+local ahead = told and call('XRANGE', key, '(' .. entries[#entries][1], '+', 'COUNT', FAR + 1) or {}
+if told and #ahead <= FAR then
+  for _, entry in ipairs(ahead) do note_birth(fields_of(entry)) end
+  for at = #entries, told, -1 do
+    local fields = fields_of(entries[at])
+    if digits[at] == '1' and not reborn[fields['jobId']] and put_off(fields['jobId']) then
+      call('ZADD', base .. 'toril-back', time_of(entries[at]), entries[at][1])
+      digits[at] = '0'
+    end
+    note_birth(fields)
   end
 end
 

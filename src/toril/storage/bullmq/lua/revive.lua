@@ -38,10 +38,7 @@ local function revive(id, finished)
   call('ZREM', base .. state, id)
   call('ZREM', base .. 'toril-ttl', id)
   call('HDEL', job, 'finishedOn', 'processedOn', 'returnvalue', 'failedReason', 'toril-kind')
-  if ARGV[2] == '1' then
-    call('HSET', job, 'toril-reset', 1) -- for readers of events, who go by the attempts
-    call('HDEL', job, 'atm', 'stacktrace', 'attemptsMade')
-  end
+  if ARGV[2] == '1' then call('HDEL', job, 'atm', 'stacktrace', 'attemptsMade') end
   relink(job, state)
   line_up(id, tonumber(call('HGET', job, 'priority') or 0), options_of(id)['lifo'])
   tell('waiting', 'jobId', id, 'prev', state)
