@@ -183,8 +183,11 @@ def _is_plain(value: object, budget: int) -> bool:
         return budget > 0
     if type(value) is int:
         return budget > 0 and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER
+    if type(value) is not dict and type(value) is not list and type(value) is not tuple:
+        return False
+    budget -= 1
     stack: list[tuple[dict[object, object] | list[object] | tuple[object, ...], int]]
-    stack = [((value,), 0)]
+    stack = [(value, 1)]
     while stack:
         container, depth = stack.pop()
         budget -= len(container)

@@ -73,7 +73,8 @@ def pack(value: object) -> bytes:
 
 def unpack(payload: bytes) -> Packed:
     """Unpack an array that Lua or we packed; text that is not UTF-8 comes back as bytes."""
-    return cast("Packed", msgpack.unpackb(payload, strict_map_key=False, unicode_errors="replace"))
+    found: Packed = msgpack.unpackb(payload, strict_map_key=False, unicode_errors="replace")
+    return found
 
 
 # -- jobs on their way in ----------------------------------------------------------------------

@@ -77,21 +77,26 @@ local function create(id, head, spec)
   return '+' .. record[STATE]
 end
 
--- A job for the plain line: its record and its two events are put together from bytes.
-local stem, middle, unset = '\158\161w', pack(now, 0, 0, 0, false, false, false, now, 0), '\194\194\194\194'
-local plain = 0
+-- A job for the plain line: its record and its two events are put together from bytes. What is
+-- mostly the same from one job to the next is kept: the length of the id, packed, and the name.
+local stem, middle = '\158\161w', pack(now, 0, 0, 0, false, false, false, now, 0)
+local plain, size, mark, called, rest = 0, 0, '', '', ''
 
 local function create_plain(id, head, spec)
   local entry = ticket()
   local first = string.byte(head) - 158
   local name = string.sub(head, first, first + string.byte(head, first) - 160)
-  local about = pack(id, 0) .. name .. unset
+  if #id ~= size then
+    size = #id
+    mark = string.sub(pack(id), 1, -1 - size)
+  end
+  if name ~= called then called, rest = name, '\000' .. name .. '\194\194\194\194' end
   if string.byte(head, -1) == 195 then head = string.sub(head, 1, -2) end
   local record = stem .. pack(entry) .. middle .. head
   jobs_out[#jobs_out + 1] = id
   jobs_out[#jobs_out + 1] = record
-  pushes[#pushes + 1] = entry .. ':' .. id
-  events[#events + 1] = '\165added' .. about .. '\167waiting' .. about
+  pushes[#pushes + 1] = string.format('%d:', entry) .. id
+  events[#events + 1] = '\165added' .. mark .. id .. rest .. '\167waiting' .. mark .. id .. rest
   plain = plain + 1
   specs_out[#specs_out + 1] = id
   specs_out[#specs_out + 1] = spec
