@@ -251,6 +251,7 @@ def test_a_pattern_finds_queues_and_new_ones_from_their_first_event(url: str, re
     assert sorted(first) == ["mail-a", "mail-b"]
     assert sum(piece.planned for piece in planner.pieces({}, first)) == 20
     add_jobs(url, "mail-c", 3)
+    planner = Planner(options, readers().bulk, 2)  # one that runs lists queues now and then
     second = planner.plan(first)
     planned = {piece.queue: piece.planned for piece in planner.pieces(first, second)}
     assert planned == {"mail-a": 10, "mail-b": 10, "mail-c": 6}
