@@ -94,7 +94,7 @@ def _report(output: Output, url: str, out: str) -> str | None:
         return None
     output.say("writing the report with Spark (--no-spark leaves it out)")
     wish = Wish(
-        queues=(QUEUE, REPORTS_QUEUE), lake=None, sla=1.0, allow_data_loss=False, rebuild=False
+        queues=(QUEUE, REPORTS_QUEUE), lake=None, sla=5.0, allow_data_loss=False, rebuild=False
     )
     at = At(url=url, url_env=None, password_file=None)
     with wish.run(output, at, Engine(master=LOCAL, settings=())) as analysis:
