@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies here: it runs in a run of its own, in one process."""
+    """Mark what lies here: it runs in a run of its own, file by file."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:

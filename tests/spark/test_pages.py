@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 PAGES: Final = sorted(DOCS.glob("spark*.md"))
 WRITTEN: Final = ("redis://localhost:6379", "redis://127.0.0.1:6379")
+RELATIVE: Final = (
+    *("events", "events-checkpoint", "incoming", "lake", "orders.parquet", "report.html"),
+    *("ship-checkpoint", "tables"),
+)
+"""Paths of the pages. Spark takes them from where it was started, which is not where a test is."""
 
 
 @pytest.fixture
@@ -71,6 +76,9 @@ def test_the_snippets_of_a_page_run_one_after_the_other(
         code = snippet.code.replace("spark.stop()\n", "")  # the session is everybody's
         for written in WRITTEN:
             code = code.replace(written, url)
+        for name in RELATIVE:
+            code = code.replace(f'"{name}"', f'"{place / name}"')
+        code = code.replace('"file:', f'"file:{place}/')
         said = io.StringIO()
         with redirect_stdout(said):
             exec(compile(code, snippet.where, "exec"), {"__name__": "__main__", "spark": spark})
