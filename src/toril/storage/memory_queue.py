@@ -102,7 +102,7 @@ class MemoryQueue:
                 there.reply |= spec.reply
                 self._tell(EventKind.DUPLICATED, there, now)
                 return Receipt(id=spec.id, created=False, state=there.state)
-        refusal = self._check_dedup(spec, now, heir=there is not None)
+        refusal = self._check_dedup(spec, now)
         if refusal is not None:
             return refusal
         if there is not None:
@@ -118,15 +118,11 @@ class MemoryQueue:
         self._line_up(entry, now, spec.terms.delay_ms, front=spec.terms.lifo)
         return Receipt(id=spec.id, created=True, state=entry.state)
 
-    def _check_dedup(self, spec: JobSpec, now: int, *, heir: bool) -> Receipt | None:
-        """Answer for the holder of the key, or make room and answer None.
-
-        An heir replaces the failed job of its id, whose key is not in its way.
-        """
+    def _check_dedup(self, spec: JobSpec, now: int) -> Receipt | None:
+        """Answer for the holder of the key, or make room and answer None."""
         dedup = spec.terms.dedup
         hold = None if dedup is None else self._holds.get(dedup.key)
-        own = spec.id if heir else None
-        if dedup is None or hold is None or not self._holds_still(hold, own, now):
+        if dedup is None or hold is None or not self._holds_still(hold, None, now):
             return None
         holder = self.find(hold.job_id, now)
         replaceable = holder is not None and holder.state is State.DELAYED

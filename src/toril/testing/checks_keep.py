@@ -215,6 +215,18 @@ async def a_dedup_key_with_a_time_outlives_its_job(bench: Bench) -> None:
 
 
 @check()
+async def a_failed_job_is_not_queued_anew_while_its_own_key_holds(bench: Bench) -> None:
+    terms = _deduped("k", ttl=10)
+    await bench.add("a", terms=terms)
+    await bench.fail(await bench.take())
+    (refused,) = await bench.add("a", terms=terms, requeue_failed=True)
+    assert (refused.created, refused.deduplicated, refused.state) == (False, True, State.FAILED)
+    await bench.rig.advance(11_000)
+    (receipt,) = await bench.add("a", terms=terms, requeue_failed=True)
+    assert receipt.created
+
+
+@check()
 async def a_dedup_key_with_a_time_outlives_the_result_of_its_job(bench: Bench) -> None:
     dedup = Dedup("k", ttl=60)
     await bench.run("a", terms=Terms(dedup=dedup, result_ttl_ms=1_000))

@@ -24,7 +24,7 @@ def enqueue(shelf: Shelf, spec: JobSpec) -> Receipt:
             return Receipt(id=spec.id, created=False, state=STATES[there.state])
     dedup = spec.terms.dedup
     if dedup is not None:
-        refusal = _check_dedup(shelf, spec, dedup, heir=there is not None)
+        refusal = _check_dedup(shelf, spec, dedup)
         if refusal is not None:
             return refusal
     if there is not None:
@@ -49,12 +49,9 @@ def _remember_reply(shelf: Shelf, row: Row, spec: JobSpec) -> None:
         shelf.db.execute("UPDATE jobs SET reply = 1 WHERE n = ?", (row.n,))
 
 
-def _check_dedup(shelf: Shelf, spec: JobSpec, dedup: Dedup, *, heir: bool) -> Receipt | None:
-    """Answer for the holder of the key, or make room and answer None.
-
-    An heir replaces the failed job of its id, whose key is not in its way.
-    """
-    holder_id = holder_of(shelf, dedup.key, own=spec.id if heir else None)
+def _check_dedup(shelf: Shelf, spec: JobSpec, dedup: Dedup) -> Receipt | None:
+    """Answer for the holder of the key, or make room and answer None."""
+    holder_id = holder_of(shelf, dedup.key, own=None)
     if holder_id is None:
         return None
     holder = find(shelf, holder_id)

@@ -83,10 +83,9 @@ end
 -- The record tells of no event before one that begins the job's life anew.
 local reborn = {}
 local function note_birth(fields)
-  local kind, prev = fields['event'], fields['prev']
-  if kind == 'added' or kind == 'waiting' and (prev == 'completed' or prev == 'failed') then
-    reborn[fields['jobId']] = true
-  end
+  local id, kind, prev = fields['jobId'], fields['event'], fields['prev']
+  local anew = kind == 'added' or kind == 'waiting' and (prev == 'completed' or prev == 'failed')
+  if id and anew then reborn[id] = true end
 end
 
 local told = string.find(table.concat(digits), '1')
@@ -95,7 +94,8 @@ if told and #ahead <= FAR then
   for _, entry in ipairs(ahead) do note_birth(fields_of(entry)) end
   for at = #entries, told, -1 do
     local fields = fields_of(entries[at])
-    if digits[at] == '1' and not reborn[fields['jobId']] and put_off(fields['jobId']) then
+    local id = fields['jobId']
+    if digits[at] == '1' and id and not reborn[id] and put_off(id) then
       call('ZADD', base .. 'toril-back', time_of(entries[at]), entries[at][1])
       digits[at] = '0'
     end
