@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what lies here: it runs in a run of its own, file by file."""
     here = Path(__file__).parent
+    asked = "slow" in (config.option.markexpr or "") or os.environ.get("TORIL_SLOW")
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            if "slow" in item.keywords and not asked:
+                item.add_marker(pytest.mark.skip(reason="long form; run with TORIL_SLOW=1"))
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(300))
 

@@ -86,6 +86,7 @@ def test_a_fleet_works_a_queue_by_a_named_function(
     assert (found["completed"], found["failed"]) == (1, 1)
 
 
+@pytest.mark.slow  # `make demo` goes the same way, in CI too
 def test_a_report_and_tables_tell_what_a_queue_did(
     spark: SparkSession, server: Server, queue: str, tmp_path: Path
 ) -> None:
