@@ -49,7 +49,10 @@ class Chromium:
     """One browser with one page, spoken to in messages that end with a zero byte."""
 
     def __init__(self, program: str) -> None:
-        self._profile = tempfile.TemporaryDirectory(prefix="toril-chromium-")
+        # Helpers of the browser may write to it for a moment after the browser has ended.
+        self._profile = tempfile.TemporaryDirectory(
+            prefix="toril-chromium-", ignore_cleanup_errors=True
+        )
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
         self._out = os.fdopen(ours_out, "wb")
