@@ -185,10 +185,9 @@ def _one_of(what: str, value: object, allowed: tuple[str, ...]) -> None:
 OPTION_NAMES: Final = tuple(field.name for field in dataclasses.fields(WorkerOptions))
 
 
-class WorkerOverrides(TypedDict, total=False):
-    """The options of a worker, as keyword arguments."""
+class CommonOverrides(TypedDict, total=False):
+    """The options that hold however jobs are worked: one by one, or as batches of Spark."""
 
-    concurrency: int
     lease: Seconds
     heartbeat: Seconds | None
     reap_interval: Seconds
@@ -201,11 +200,22 @@ class WorkerOverrides(TypedDict, total=False):
     classify: Classify | None
     unknown: Literal["transient", "permanent"]
     name: str | None
-    worker_id: str
+    max_reconnect_attempts: int
+
+
+class TravellingOverrides(CommonOverrides, total=False):
+    """The options that hold for a worker on any machine."""
+
     shutdown_timeout: Seconds
     block_timeout: Seconds
-    max_reconnect_attempts: int
     on_lease_lost: OnLeaseLost
     strict_progress: bool
+
+
+class WorkerOverrides(TravellingOverrides, total=False):
+    """The options of a worker, as keyword arguments."""
+
+    concurrency: int
+    worker_id: str
     logger: Logger | None
     metrics: MetricsCollector | None

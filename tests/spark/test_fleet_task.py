@@ -12,9 +12,9 @@ from toril import JobContext
 from toril.errors import InvalidOption
 from toril.spark.board import Board, Order
 from toril.spark.cargo import Cargo
-from toril.spark.fleet import target_of
 from toril.spark.fleet_count import TaskCount
 from toril.spark.fleet_task import FleetTask, TaskEnd
+from toril.spark.target import target_of
 from toril.storage import open_storage
 
 

@@ -20,12 +20,9 @@ AnyQueue = Queue[Any, Any]
 
 def url_of(at: At) -> str:
     """Give the whole URL, with its secret; for opening only."""
-    from toril.spark.options import Options
-    from toril.spark.target import TARGET_OPTIONS, Target
+    from toril.spark.target import target_of
 
-    given = {"url": at.url, "urlEnv": at.url_env, "passwordFile": at.password_file}
-    named = {name: value for name, value in given.items() if value is not None}
-    return Target.of(Options.read("toril", named, TARGET_OPTIONS)).resolve()
+    return target_of("toril", at.url, at.url_env, at.password_file).resolve()
 
 
 def open_at(at: At) -> Storage:

@@ -6,9 +6,9 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, assert_never
+from typing import TYPE_CHECKING, Any, Final, Unpack, assert_never
 
 from toril.engine.execute import refusal
 from toril.errors import InvalidOption, InvalidPayload
@@ -16,16 +16,17 @@ from toril.ids import check_name
 from toril.options import whole
 from toril.outcome import Completed, Failed, Failure, Outcome, Postponed, Released, Retried
 from toril.queue import Queue
-from toril.retry import Again, Backoff, Classify, Seconds, Strategy
+from toril.retry import Again
 from toril.serde import check_size
 from toril.spark.background import Background
 from toril.spark.batch_claims import Claims
 from toril.spark.batch_frame import Verdict, check_frame, make_frame, read_rows
-from toril.spark.fleet import refuse_unknown, target_of
+from toril.spark.fleet import refuse_unknown
 from toril.spark.fleet_handle import StopWhen
+from toril.spark.target import target_of
 from toril.storage.protocol import Claimed
 from toril.text import describe_error, printable
-from toril.worker_options import Limiter, WorkerOptions
+from toril.worker_options import CommonOverrides, WorkerOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,24 +43,6 @@ _NOT_FOR_BATCHES: Final = {
     "shutdown_timeout": "stop() ends after the batch under way",
     "on_lease_lost": "a batch is not interrupted; what was lost is counted",
 }
-
-
-class BatchOptions(TypedDict, total=False):
-    """The options of a `Worker` that make sense for batches."""
-
-    lease: Seconds
-    heartbeat: Seconds | None
-    reap_interval: Seconds
-    max_stalls: int
-    attempts: int | None
-    backoff: Backoff | None
-    max_backoff: Seconds
-    strategies: Mapping[str, Strategy] | None
-    limiter: Limiter | None
-    classify: Classify | None
-    unknown: Literal["transient", "permanent"]
-    name: str | None
-    max_reconnect_attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +85,7 @@ class SparkBatch:
         url_env: str | None = None,
         password_file: str | None = None,
         on_progress: Callable[[BatchResult], object] | None = None,
-        **options: Unpack[BatchOptions],
+        **options: Unpack[CommonOverrides],
     ) -> None:
         self.queue = check_name("queue", queue)
         if not callable(function):
@@ -111,7 +94,7 @@ class SparkBatch:
         self.max_jobs = whole("max_jobs", max_jobs, 1, 100_000)
         self.data_schema = data_schema
         self.target = target_of(SOURCE, url, url_env, password_file)
-        refuse_unknown(SOURCE, options, tuple(BatchOptions.__annotations__), _NOT_FOR_BATCHES)
+        refuse_unknown(SOURCE, options, tuple(CommonOverrides.__annotations__), _NOT_FOR_BATCHES)
         self.options = WorkerOptions.of({"lease": 60, **options})
         self._policy = self.options.policy()
         self._on_progress = on_progress
@@ -256,7 +239,7 @@ def spark_batch(
     url_env: str | None = None,
     password_file: str | None = None,
     on_progress: Callable[[BatchResult], object] | None = None,
-    **options: Unpack[BatchOptions],
+    **options: Unpack[CommonOverrides],
 ) -> Callable[[BatchFunction], SparkBatch]:
     """Decorate a function of a DataFrame, so that its `run(spark)` works the jobs of a queue."""
 

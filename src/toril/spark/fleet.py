@@ -6,29 +6,22 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack, cast
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from toril.errors import InvalidOption, TorilWarning, UnsupportedFeature
 from toril.ids import check_name, ulid
 from toril.options import whole
 from toril.queue import Queue
-from toril.resp.home import open_home
-from toril.resp.url import parse_url
-from toril.retry import Backoff, Classify, Seconds, Strategy, to_seconds
+from toril.retry import to_seconds
 from toril.serde import Serde
 from toril.spark.cargo import Cargo, Handlers
-from toril.spark.embedded import is_embedded
 from toril.spark.fleet_count import FleetProgress
 from toril.spark.fleet_handle import FleetHandle, StopWhen
 from toril.spark.fleet_task import FleetTask
-from toril.spark.options import Options
-from toril.spark.target import TARGET_OPTIONS, Target
-from toril.storage.protocol import Storage
+from toril.spark.target import target_of
 from toril.text import suggest
 from toril.worker import Worker
-from toril.worker_options import Limiter, OnLeaseLost, WorkerOptions, WorkerOverrides
+from toril.worker_options import TravellingOverrides, WorkerOptions, WorkerOverrides
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -42,28 +35,6 @@ _NOT_FOR_FLEETS: Final = {
     "logger": "a logger stays on its machine; configure the logger 'toril.worker' there",
     "metrics": "a collector stays on its machine; use on_progress=, or handle.progress()",
 }
-
-
-class FleetWorkerOptions(TypedDict, total=False):
-    """The options of a `Worker` that make sense in every task of a fleet."""
-
-    lease: Seconds
-    heartbeat: Seconds | None
-    reap_interval: Seconds
-    max_stalls: int
-    attempts: int | None
-    backoff: Backoff | None
-    max_backoff: Seconds
-    strategies: Mapping[str, Strategy] | None
-    limiter: Limiter | None
-    classify: Classify | None
-    unknown: Literal["transient", "permanent"]
-    name: str | None
-    shutdown_timeout: Seconds
-    block_timeout: Seconds
-    max_reconnect_attempts: int
-    on_lease_lost: OnLeaseLost
-    strict_progress: bool
 
 
 class SparkWorkerFleet:
@@ -91,7 +62,7 @@ class SparkWorkerFleet:
         serde: Serde[Any] | None = None,
         result_serde: Serde[Any] | None = None,
         on_progress: Callable[[FleetProgress], object] | None = None,
-        **worker_options: Unpack[FleetWorkerOptions],
+        **worker_options: Unpack[TravellingOverrides],
     ) -> None:
         self.queue = check_name("queue", queue)
         if stop_when not in (None, "drained"):
@@ -126,7 +97,7 @@ class SparkWorkerFleet:
         )
         # Refuses here what it would refuse on each executor.
         worker = Worker(queue, self._cargo.handlers(), **self._cargo.options)
-        target = _for_executors(self.target, queue.storage)
+        target = self.target.anchored()
         task = FleetTask(run=ulid(), queue=self.queue, target=target, cargo=self._cargo.pack())
         handle = FleetHandle(
             context=self._context,
@@ -140,27 +111,6 @@ class SparkWorkerFleet:
         _tell_busy(self._context, self.queue, self.tasks, self._slots)
         handle.begin()
         return handle
-
-
-def target_of(
-    source: str, url: str | None, url_env: str | None, password_file: str | None
-) -> Target:
-    """Read the three ways to name a storage, as the sources do."""
-    given = dict(zip(TARGET_OPTIONS, (url, url_env, password_file), strict=True))
-    options = {name: value for name, value in given.items() if value is not None}
-    return Target.of(Options.read(source, options, TARGET_OPTIONS))
-
-
-def _for_executors(target: Target, storage: Storage) -> Target:
-    """Name a storage of this machine by its whole path: executors have other directories."""
-    url = target.resolve()
-    if url.startswith("file:"):
-        return replace(target, url=storage.url)
-    if is_embedded(url):
-        scheme, _, rest = url.partition(":")
-        home, query = quote(str(open_home(parse_url(url).path or None).root)), rest.partition("?")
-        return replace(target, url=f"{scheme}:{home}{query[1]}{query[2]}")
-    return target
 
 
 def classic_context(source: str, spark: SparkSession) -> SparkContext:
@@ -220,8 +170,8 @@ def _tell_busy(context: SparkContext, queue: str, tasks: int, slots: int) -> Non
         )
 
 
-def _check_options(concurrency: int, given: FleetWorkerOptions) -> WorkerOverrides:
-    known = (*FleetWorkerOptions.__annotations__, "concurrency")
+def _check_options(concurrency: int, given: TravellingOverrides) -> WorkerOverrides:
+    known = (*TravellingOverrides.__annotations__, "concurrency")
     refuse_unknown(SOURCE, given, known, _NOT_FOR_FLEETS)
     options = cast("WorkerOverrides", {**given, "concurrency": concurrency})
     WorkerOptions.of(options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -43,8 +43,8 @@ class Target:
             raise InvalidOption(f"{options.source}: give 'url' or 'urlEnv', not both")
         if url is not None and _has_secret(url):
             raise InvalidOption(
-                f"{options.source}: option 'url' holds a password, which Spark would show in plans"
-                " and keep in checkpoints; put the URL into an environment variable and name it"
+                f"{options.source}: option 'url' holds a password, which lists of processes, plans"
+                " and checkpoints would show; put the URL into an environment variable and name it"
                 " with 'urlEnv', or the password into a file and name it with 'passwordFile'"
             )
         return cls(
@@ -73,6 +73,23 @@ class Target:
             ) from None
         return _with_password(self.source, url, password)
 
+    def anchored(self) -> Target:
+        """The same for executors, which start in other directories: by its whole path.
+
+        What lies on this machine has no password; other storages stay as they were named.
+        """
+        url = self.resolve()
+        here = is_embedded(url) or url.partition(":")[0].lower() == "file"
+        return replace(self, url=settle_path(url)) if here else self
+
+    def options(self) -> dict[str, str]:
+        """The options of a source that name this storage."""
+        named = self.url or self.url_env
+        chosen = {"urlEnv" if self.url is None else "url": named}
+        return (
+            chosen if self.password_file is None else chosen | {"passwordFile": self.password_file}
+        )
+
     def check_reach(self, master: str) -> None:
         """Refuse a storage of one machine where executors may run on others."""
         if master.startswith("local"):  # local-cluster runs its executors here as well
@@ -90,6 +107,15 @@ class Target:
         """Open the storage's blocking side; the caller closes it."""
         url = self.resolve()
         return open_embedded(url) if is_embedded(url) else open_bulk(url)
+
+
+def target_of(
+    source: str, url: str | None, url_env: str | None, password_file: str | None
+) -> Target:
+    """Read the three ways to name a storage, as the sources do."""
+    given = dict(zip(TARGET_OPTIONS, (url, url_env, password_file), strict=True))
+    options = {name: value for name, value in given.items() if value is not None}
+    return Target.of(Options.read(source, options, TARGET_OPTIONS))
 
 
 def _has_secret(url: str) -> bool:

@@ -10,10 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from toril.ids import check_name
-from toril.resp.url import parse_url
-from toril.spark.embedded import is_embedded
-from toril.spark.options import Options
-from toril.spark.target import TARGET_OPTIONS, Target
+from toril.spark.target import Target, target_of
 from toril.storage import open_storage
 from toril.storage.protocol import Storage
 
@@ -35,38 +32,16 @@ class Place:
         self.target().resolve()
 
     def options(self) -> dict[str, str]:
-        """The options of `toril_jobs` that name this queue.
-
-        A storage of this machine goes by its whole path: executors have other directories.
-        """
-        here = _whole_path(self.target().resolve())
-        return {"queue": self.queue, **(self._target_options() if here is None else {"url": here})}
-
-    def _target_options(self) -> dict[str, str]:
-        named = {"url": self.url, "urlEnv": self.url_env, "passwordFile": self.password_file}
-        return {name: value for name, value in named.items() if value is not None}
+        """The options of `toril_jobs` that name this queue."""
+        return {"queue": self.queue, **self.target().anchored().options()}
 
     def target(self) -> Target:
         """The storage as the sources see it."""
-        return Target.of(Options.read(self.flow, self._target_options(), TARGET_OPTIONS))
+        return target_of(self.flow, self.url, self.url_env, self.password_file)
 
     def open(self) -> Desk:
         """Open the storage here, on the driver."""
         return Desk(self.target().resolve())
-
-
-def _whole_path(url: str) -> str | None:
-    """The URL of a storage that only this machine has, None for others."""
-    if url.startswith("file:"):
-        return open_storage(url).url
-    if not is_embedded(url):
-        return None
-    from toril.resp.embedded import EmbeddedServer
-
-    layout = "bullmq+" if url.startswith("bullmq+") else ""
-    query = url.partition("?")[2]
-    socket = EmbeddedServer(parse_url(url).path or None).socket
-    return f"{layout}unix://{socket}{query and '?'}{query}"
 
 
 class Desk:
