@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-full bench-spark clean
+.PHONY: help demo test check docs pictures bench bench-full bench-spark clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,15 @@ check: $(STAMP) ## Check format, lint and types
 	$(RUN) -m ruff format --check
 	$(RUN) -m ruff check
 	$(RUN) -m mypy
+
+docs: $(STAMP) ## Write the parts of the docs that come from the code
+	$(RUN) -m scripts.generate_docs
+
+pictures: $(STAMP) ## Draw the pictures of the docs anew; the report needs Java and chromium
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(RUN) scripts/terminal_picture.py docs/pictures/demo.svg toril demo --no-spark
+	mkdir -p build && $(VENV)/bin/toril demo --out build/report.html
+	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1000,600 \
+	  --screenshot=docs/pictures/report.png build/report.html
 
 bench: $(STAMP) ## Measure the core, and shortly the lean Redis storage and the file storage
 	$(RUN) benchmarks/core.py
