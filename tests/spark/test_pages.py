@@ -10,21 +10,29 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.docs.test_snippets import snippets
+from tests.docs.pages import ON_SPARK, Block, name_of, snippets
+from tests.docs.pages import PAGES as ALL_PAGES
 from tests.servers import Server, valkey_binary
 from toril import JobContext, NewJob, Queue, Reject
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
-PAGES: Final = sorted(DOCS.glob("spark*.md"))
 WRITTEN: Final = ("redis://localhost:6379", "redis://127.0.0.1:6379")
 RELATIVE: Final = (
     *("events", "events-checkpoint", "incoming", "lake", "orders.parquet", "report.html"),
     *("ship-checkpoint", "tables"),
 )
 """Paths of the pages. Spark takes them from where it was started, which is not where a test is."""
+
+
+def on_spark(page: Path) -> list[Block]:
+    """The blocks of a page that need a session: all of a page on Spark, else those that say so."""
+    whole = page.name.startswith("spark")
+    return [block for block in snippets(page) if whole or block.note == ON_SPARK]
+
+
+PAGES: Final = [page for page in ALL_PAGES if on_spark(page)]
 
 
 @pytest.fixture
@@ -64,14 +72,14 @@ async def url() -> AsyncIterator[str]:
         yield server.url
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_snippets_of_a_page_run_one_after_the_other(
     spark: SparkSession, page: Path, place: Path, url: str
 ) -> None:
     from toril.spark import register
 
     register(spark)
-    for snippet in snippets(page):
+    for snippet in on_spark(page):
         assert snippet.reason is None, f"{snippet.where} is not run: {snippet.reason}"
         code = snippet.code.replace("spark.stop()\n", "")  # the session is everybody's
         for written in WRITTEN:
