@@ -33,6 +33,22 @@ def test_the_table_has_a_row_for_every_feature() -> None:
     assert len(FACETS) == 5
 
 
+def test_the_layers_name_every_part_of_the_package() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    layers = page.partition("```\n")[2].partition("```")[0]
+    package = ROOT / "src" / "toril"
+    parts = {path.stem for path in package.iterdir() if path.suffix == ".py" or path.is_dir()}
+    named = {*re.findall(r"[a-z_]+", layers)}
+    unnamed = {part for part in parts if not part.startswith("_")} - named
+    assert not unnamed, f"name {', '.join(sorted(unnamed))} in the layers of docs/architecture.md"
+
+
+def test_every_page_the_code_names_is_there() -> None:
+    texts = [source.read_text(encoding="utf-8") for source in (ROOT / "src").rglob("*.py")]
+    named = {page for text in texts for page in re.findall(r"docs/[\w/-]+\.md", text)}
+    assert {page for page in named if not (ROOT / page).is_file()} == set()
+
+
 def words_of(line: str) -> list[list[str]]:
     """Split a line of shell into simple commands, without settings of variables."""
     split = shlex.shlex(line, posix=True, punctuation_chars=True)
