@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +15,11 @@ from typing import Final
 from tests.docs.pages import BACKGROUND, ROOT, Block
 
 LIMIT_S: Final = 60
+PROGRAMS: Final = ("python", "pytest", "toril")
+"""What a page may have typed here; it writes nowhere but into its own directory."""
+
+_SEPARATORS: Final = re.compile(r"[|&;<>()]+")
+_SETTING: Final = re.compile(r"[A-Z_]+=.*")
 _FAILS: Final = re.compile(r"fails with (\d+)")
 _CHANGING: Final = (
     (re.compile(r"\d\d:\d\d:\d\d(?:\.\d+)?"), "TIME"),
@@ -37,6 +43,25 @@ def commands(block: Block) -> list[tuple[str, str]]:
             command, shown = found[-1]
             found[-1] = (command, shown + line)
     return found
+
+
+def words_of(line: str) -> list[list[str]]:
+    """Split a line of shell into simple commands, without settings of variables."""
+    split = shlex.shlex(line, posix=True, punctuation_chars=True)
+    split.whitespace_split = True
+    found: list[list[str]] = [[]]
+    for word in split:
+        if _SEPARATORS.fullmatch(word):
+            found.append([])
+        elif found[-1] or not _SETTING.fullmatch(word):
+            found[-1].append(word)
+    return found
+
+
+def is_plain(command: str) -> bool:
+    """Whether a command is one call of a known program, without pipes and redirections."""
+    calls = words_of(command)
+    return len(calls) == 1 and calls[0][:1] != [] and calls[0][0] in PROGRAMS
 
 
 def agrees(shown: str, page: str) -> bool:
@@ -74,6 +99,10 @@ class Terminal:
 
     def type(self, block: Block) -> str:
         """Run a block's commands; say what is wrong with it, or nothing."""
+        for command, _ in commands(block):
+            if not is_plain(command):
+                told = "say above the block why it is not run: <!-- not run: reason -->"
+                return f"{block.where}: $ {command}\nis no plain call of {PROGRAMS}; {told}"
         if block.note == BACKGROUND:
             return self._start(block)
         fails = _FAILS.fullmatch(block.note or "")

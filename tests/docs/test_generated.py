@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 import pytest
@@ -15,12 +15,9 @@ from scripts.feature_table import FACETS, FEATURES
 from scripts.generate_docs import COMMAND, stale
 from scripts.terminal_picture import draw, screen
 from tests.docs.pages import PAGES, ROOT, blocks, name_of
-from tests.docs.terminal import commands
+from tests.docs.terminal import commands, words_of
 from toril.cli.main import toril
 from toril.storage.protocol import Feature
-
-SEPARATORS: Final = ("|", "&&", ";", "<", ">", "&")
-SETTING: Final = re.compile(r"[A-Z_]+=.*")
 
 
 def test_the_generated_parts_of_the_docs_are_up_to_date() -> None:
@@ -47,19 +44,6 @@ def test_every_page_the_code_names_is_there() -> None:
     texts = [source.read_text(encoding="utf-8") for source in (ROOT / "src").rglob("*.py")]
     named = {page for text in texts for page in re.findall(r"docs/[\w/-]+\.md", text)}
     assert {page for page in named if not (ROOT / page).is_file()} == set()
-
-
-def words_of(line: str) -> list[list[str]]:
-    """Split a line of shell into simple commands, without settings of variables."""
-    split = shlex.shlex(line, posix=True, punctuation_chars=True)
-    split.whitespace_split = True
-    found: list[list[str]] = [[]]
-    for word in split:
-        if word in SEPARATORS:
-            found.append([])
-        elif found[-1] or not SETTING.fullmatch(word):
-            found[-1].append(word)
-    return found
 
 
 def calls_of(page: Path) -> list[list[str]]:

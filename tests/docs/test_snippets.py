@@ -178,12 +178,14 @@ def test_a_right_program_is_let_pass(page: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ("```console\n$ echo 5\n4\n```\n", "the page says:\n4"),
-        ("```console\n$ echo no; exit 3\nno\n```\n", "ended with 3"),
-        ("<!-- fails with 3 -->\n```console\n$ echo no; exit 3\nno\n```\n", ""),
-        ("```console\n$ echo 5; echo 6; echo 7\n5\n…\n7\n```\n", ""),
+        ("```console\n$ python -c 'print(5)'\n4\n```\n", "the page says:\n4"),
+        ("```console\n$ python -c 'exit(3)'\n```\n", "ended with 3"),
+        ("<!-- fails with 3 -->\n```console\n$ python -c 'exit(3)'\n```\n", ""),
+        ("```console\n$ python -c 'print(5, 6, 7, sep=chr(10))'\n5\n…\n7\n```\n", ""),
+        ("```console\n$ rm -r jobs\n```\n", "is no plain call"),
+        ("```console\n$ toril queue list > queues\n```\n", "is no plain call"),
     ],
-    ids=["wrong-output", "wrong-code", "right-code", "left-out"],
+    ids=["wrong-output", "wrong-code", "right-code", "left-out", "other-program", "redirection"],
 )
 def test_a_wrong_command_is_noticed(page: str, said: str, tmp_path: Path) -> None:
     (block,) = blocks(page_of(page, tmp_path))
