@@ -34,7 +34,8 @@ from toril.worker_options import WorkerOptions
 LIMIT_S: Final = 90
 FENCE: Final = re.compile(r"^[ \t]*```+[ \t]*(\w+)", re.MULTILINE)
 CODE: Final = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
-LINK: Final = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
+LINK: Final = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?")
+HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
 NOTES: Final = re.compile(rf"{ON_SPARK}|{WITH_NODE}|{BACKGROUND}|fails with \d|{NOT_RUN}.+")
 SHOWN: Final = {"text", "console", "python", "js", "ini", "yaml", "dockerfile", "json", "toml"}
 
@@ -124,8 +125,19 @@ def test_no_block_escapes(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_inside_the_repository_leads_somewhere(page: Path) -> None:
-    targets = LINK.findall(CODE.sub("`code`", page.read_text(encoding="utf-8")))
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+    links = LINK.findall(CODE.sub("`code`", page.read_text(encoding="utf-8")))
+    assert [target for target, _ in links if not (page.parent / target).exists()] == []
+    for target, anchor in links:
+        if anchor:
+            there = page.parent / target if target else page
+            assert anchor in anchors_of(there), f"{target}#{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The names of a page's headings in links, as code hosts make them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text))
+    return {heading.replace(" ", "-") for heading in plain}
 
 
 def test_the_readme_opens_with_a_sum_that_is_five() -> None:
