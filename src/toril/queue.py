@@ -162,6 +162,7 @@ class Queue(TendedQueue[In, Out]):
                 self.require(Feature.ANY_SERDE, f"serde {one.format!r}")
         self._terms_for_add = self._terms(options, None)
         self._terms_for_enqueue = self._terms(options, RESULT_TTL_S)
+        self._last_name = "job"
         self._worker: Worker[In, Out] | None = None
         self._hooks: list[tuple[HookKind, Hook]] = []
         self._waiter = Waiter(self.storage, self.name, self.clock)
@@ -309,9 +310,9 @@ class Queue(TendedQueue[In, Out]):
         changes = cast("Mapping[str, object]", options)
         chosen = self.defaults.override(changes)
         terms = self._terms(chosen, RESULT_TTL_S) if changes else self._terms_for_enqueue
-        return JobSpec(
+        return _new_spec(
             id=check_name("job", id),
-            name=name if name == "job" else check_name("handler", name),
+            name=self._handler_name(name),
             payload=self._encode(id, data, terms, chosen.size_limit),
             terms=terms,
             origin=ulid(),
@@ -327,11 +328,17 @@ class Queue(TendedQueue[In, Out]):
         terms = self._terms_for_add if new.options is None else self._terms(options, None)
         return _new_spec(
             id=job_id,
-            name=check_name("handler", new.name),
+            name=self._handler_name(new.name),
             payload=self._encode(job_id, new.data, terms, options.size_limit),
             terms=terms,
             origin=fresh,
         )
+
+    def _handler_name(self, name: str) -> str:
+        """Check the name of a handler; most jobs have that of the one before."""
+        if name is not self._last_name:
+            self._last_name = check_name("handler", name)
+        return self._last_name
 
     def _terms(self, options: JobOptions, result_ttl: Seconds | None) -> Terms:
         terms = options.terms(result_ttl)
