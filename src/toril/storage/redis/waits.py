@@ -25,6 +25,9 @@ _PROMISED: Final = 4096
 
 _LAST_WORDS_S: Final = 1.0
 
+_TURNS: Final = 2
+"""The turns of the loop in which a caller learns of its result and hands in the next job."""
+
 
 def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
@@ -247,6 +250,8 @@ class Replies:
                 _, messages = cast("tuple[bytes, list[bytes]]", reply)
                 for message in messages:
                     self._deliver(message)
+                for _ in range(_TURNS):  # those told go on first, and may send at once
+                    await asyncio.sleep(0)
             else:
                 self._sweep()
 
