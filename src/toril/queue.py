@@ -28,7 +28,6 @@ from toril.errors import (
     JobCancelled,
     JobFailed,
     JobNotFound,
-    StorageClosed,
     StorageError,
     TorilError,
     WaitTimeout,
@@ -391,19 +390,9 @@ class Queue(TendedQueue[In, Out]):
     # -- results ---------------------------------------------------------------------------
 
     async def _await_result(self, job_id: str, limit_s: float | None) -> Out:
-        future = self._waiter.watch(job_id)
-        try:
-            if not await wait_future(self.clock, future, limit_s):
-                ending = await self._look_again(job_id, limit_s or 0)
-            elif future.cancelled():
-                raise StorageClosed(
-                    f"queue {self.name!r} was stopped while job {job_id!r} was waited for; "
-                    "the job goes on"
-                )
-            else:
-                ending = future.result()
-        finally:
-            self._waiter.unwatch(job_id)
+        ending = await self._waiter.wait(job_id, limit_s)
+        if ending is None:
+            ending = await self._look_again(job_id, limit_s or 0)
         return self._unwrap(ending)
 
     async def _look_again(self, job_id: str, limit_s: float) -> Ending:

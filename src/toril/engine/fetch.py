@@ -48,7 +48,7 @@ class Fetcher(Generic[In]):
         self._worker_name = worker_name
         self._deliver = deliver
         self._limited_until = 0.0
-        self._nap: asyncio.Task[None] | None = None
+        self._napping: asyncio.Task[object] | None = None
         self._short: Batch | None = None
         self._resting = False
 
@@ -72,8 +72,8 @@ class Fetcher(Generic[In]):
     def close(self) -> None:
         """Claim no more; wake up if waiting."""
         self._hand.close()
-        if self._nap is not None:
-            self._nap.cancel()
+        if self._napping is not None:
+            self._napping.cancel()
 
     def wish(self, count: int) -> Claim | None:
         """Describe a claim for `count` jobs; None while no job should be taken."""
@@ -133,15 +133,14 @@ class Fetcher(Generic[In]):
         else:
             due = self._block_ms if batch.next_in_ms is None else batch.next_in_ms
             waiting = self._wait(min(due, self._block_ms))
-        nap = self._nap = asyncio.ensure_future(waiting)
+        self._napping = asyncio.current_task()
         try:
-            await nap
+            await waiting
         except asyncio.CancelledError:
-            if not self._hand.closing:  # else it was `close` that ended it
-                raise
+            if not self._hand.closing or self._napping is None or self._napping.uncancel():
+                raise  # else it was `close` alone that ended it
         finally:
-            self._nap = None
-            nap.cancel()
+            self._napping = None
 
     async def _wait(self, timeout_ms: int) -> None:
         begun = self._clock.monotonic()
