@@ -50,6 +50,7 @@ from toril.storage.protocol import (
 )
 from toril.storage.redis import codec
 from toril.storage.redis.heart import RedisBeat
+from toril.storage.redis.intake import Intake
 from toril.storage.redis.layout import (
     CHUNK,
     LAYOUT,
@@ -113,6 +114,7 @@ class RedisStorage:
         self._opened = 0
         self._opening = asyncio.Lock()
         self._me = ulid()
+        self._intake = Intake(self._me)
         self._tokens: OrderedDict[str, None] = OrderedDict()
         self._registered: dict[str, float] = {}
         self._outlooks: dict[str, float] = {}
@@ -238,7 +240,7 @@ class RedisStorage:
         return await _receipts(jobs, self._hand_in(queue, jobs)) if jobs else ()
 
     async def _hand_in(self, queue: str, jobs: Sequence[JobSpec]) -> list[bytes]:
-        args = codec.pack_jobs(jobs, self._me)
+        args = self._intake.pack(jobs)
         awaited = {spec.id: spec.origin for spec in jobs if spec.reply and spec.origin}
         if awaited:
             self._mailbox(queue).promise(awaited, self.clock.monotonic())
