@@ -29,6 +29,7 @@ from toril.quick import maker
 from toril.resp.client import Client, Reply, Settings
 from toril.resp.embedded import EmbeddedServer
 from toril.resp.url import Address, parse_url
+from toril.resp.wakeups import WakeUps
 from toril.storage.protocol import (
     ALL_FEATURES,
     EMPTY_BATCH,
@@ -63,7 +64,7 @@ from toril.storage.redis.layout import (
 )
 from toril.storage.redis.leases import lease_arguments, read_renewal
 from toril.storage.redis.scripts import script
-from toril.storage.redis.waits import Known, Replies, WakeUps
+from toril.storage.redis.waits import Known, Replies, wake_ups
 
 _new_receipt: Final = maker(Receipt)
 
@@ -403,7 +404,7 @@ class RedisStorage:
     def _wake(self, queue: str) -> WakeUps:
         wakes = self._wakes.get(queue)
         if wakes is None:
-            wakes = self._wakes[queue] = WakeUps(self._client, self._base(queue) + "wake")
+            wakes = self._wakes[queue] = wake_ups(self._client, self._base(queue))
         return wakes
 
     def poke(self) -> None:
