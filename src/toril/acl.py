@@ -16,7 +16,7 @@ from toril.errors import InvalidOption
 from toril.ids import check_name
 from toril.resp.url import Address, Layout
 from toril.storage.bullmq.keys import PREFIX as BULLMQ_PREFIX
-from toril.storage.bullmq.keys import keys_of
+from toril.storage.bullmq.keys import check_tagging, keys_of
 from toril.storage.redis.layout import PREFIX, base_of
 from toril.text import printable, suggest
 
@@ -133,6 +133,8 @@ def make_user(
     secret: str = PLACEHOLDER,
 ) -> User:
     """Make a user for a storage, in all of its queues or in some."""
+    if address.layout == "bullmq":
+        check_tagging(address)
     groups = _groups_of(roles, queues)
     chosen = name or f"toril-{'-'.join(roles)}"
     if not _NAME.fullmatch(chosen):
