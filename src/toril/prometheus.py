@@ -1,4 +1,4 @@
-"""Collect a worker's metrics for Prometheus, under the names its users know (extra `metrics`)."""
+"""Collect metrics for Prometheus, under the names its users know (extra `metrics`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOCK_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 
 
 
 class PrometheusMetrics:
-    """A `MetricsCollector` with a registry of its own; give one to all workers of a process.
+    """A `MetricsCollector` with a registry of its own; for all workers and queues of a process.
 
     `render` gives the text that Prometheus reads. Job ids and error texts never become labels.
     """
@@ -74,6 +74,9 @@ class PrometheusMetrics:
         )
         self._failed = counter(
             "bullmq_jobs_failed_total", "Jobs that failed for good, by reason", "queue", "reason"
+        )
+        self._enqueued = counter(
+            "toril_jobs_enqueued_total", "New jobs handed in here", "queue", "name"
         )
         self._finished = counter(
             "toril_jobs_finished_total", "Jobs that ended", "queue", "name", "outcome"
@@ -183,6 +186,12 @@ class PrometheusMetrics:
     def leases_renewed(self, queue: str, seconds: float) -> None:
         """A renewal took that long."""
         self._extend.labels(queue).observe(seconds)
+
+    # -- EnqueueMetrics --------------------------------------------------------------------
+
+    def jobs_enqueued(self, queue: str, name: str, count: int) -> None:
+        """So many new jobs of that name were stored."""
+        self._enqueued.labels(queue, self._name(queue, name)).inc(count)
 
     # -- what an exporter looks up when it is asked ------------------------------------------
 
