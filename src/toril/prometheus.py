@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from toril._version import __version__
@@ -96,7 +97,8 @@ class PrometheusMetrics:
         self._paused = gauge("toril_queue_paused", "1 while the queue is paused", "queue")
         self._active = gauge("toril_worker_active_jobs", "Jobs in hand", "queue", "worker_id")
         self._slots = gauge("toril_worker_slots", "Jobs at once", "queue", "worker_id")
-        self._up = gauge("toril_storage_up", "1 while the storage answers")
+        self._up = gauge("toril_storage_up", "1 while the storage answers a worker")
+        self._up.set(math.nan)  # a program without workers does not know, and must alarm nobody
         self._away = counter("toril_storage_reconnects_total", "Times the storage was tried again")
         build = gauge("toril_build_info", "Always 1", "version", "protocol")
         build.labels(__version__, "bullmq-5.62").set(1)

@@ -114,6 +114,10 @@ def test_scripts_count_too() -> None:
     assert enqueued(metrics) == {("mail", "welcome"): 1}
 
 
+def test_a_program_without_workers_does_not_say_that_the_storage_is_down() -> None:
+    assert "toril_storage_up NaN" in PrometheusMetrics().render().decode()
+
+
 def test_what_cannot_count_is_refused() -> None:
     with pytest.raises(InvalidOption, match="jobs_enqueued"):
         Queue("mail", "memory:", metrics=NoMetrics())  # type: ignore[arg-type]
