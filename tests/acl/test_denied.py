@@ -31,7 +31,7 @@ from toril.storage.redis.bulk import RedisBulk
 from toril.testing import Bench
 
 LAYOUTS: Final = {"lean": "", "bullmq": "bullmq+"}
-RIGHTS: Final = "; `toril acl print` tells what a user needs$"
+RIGHTS: Final = "; fix: give the user what `toril acl print` lists for its role$"
 HOUR_MS: Final = 3_600_000
 Dump = dict[bytes, object]
 Call = Callable[[AnyStorage], Awaitable[object]]

@@ -23,7 +23,7 @@ _DENIED_IN_SCRIPT: Final = (
 )
 """What servers say where a script asks for more than its user may; the second is Redis 7.0."""
 _CROWDED: Final = "ERR max number of clients"
-_RIGHTS: Final = "; `toril acl print` tells what a user needs"
+_RIGHTS: Final = "; fix: give the user what `toril acl print` lists for its role"
 _ARGUMENTS: Final = ", with args beginning with"
 
 
