@@ -18,11 +18,13 @@ _CALL: Final = re.compile(r"\b(?:p?call|rcall|flush)\s*\(\s*[\"']([A-Za-z]+)[\"'
 _LITERAL: Final = re.compile(r"[\"']([A-Z]{3,20})[\"']")
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _FUNCTION: Final = re.compile(r"^local function (\w+).*?^end$", re.MULTILINE | re.DOTALL)
+_PAIR: Final = re.compile(r"\"(CLIENT|SCRIPT)\", \"([A-Z]+)\"")
 _WITH_SUBCOMMAND: Final = re.compile(r"[\"'](XINFO|XGROUP)[\"'],\s*[\"']([A-Z]+)[\"']")
 
 OPTIONS: Final = {
     *("LIMIT", "WITHSCORES", "MINID", "MAXLEN", "COUNT", "KEEPTTL", "LEFT", "RIGHT", "STREAM"),
-    *("MKSTREAM", "ENTRIESADDED", "MAXDELETEDID", "CREATE", "DESTROY"),
+    *("MKSTREAM", "ENTRIESADDED", "MAXDELETEDID", "CREATE", "DESTROY", "BLOCK", "STREAMS"),
+    *("MATCH", "TYPE"),
 }
 """Words in capitals that are no commands."""
 
@@ -51,7 +53,7 @@ GROUPS: Final[Mapping[Layout, Mapping[str, Verbs]]] = {
         ),
         "observe": Verbs(
             scripts="get counts peek workers scan",
-            direct="hget xrange xread lrange zscore",
+            direct="hget xrange xread lrange zcount zscore",
             tidies="del get hdel sadd zrem",
         ),
         "list": Verbs(direct="smembers"),
@@ -74,7 +76,7 @@ GROUPS: Final[Mapping[Layout, Mapping[str, Verbs]]] = {
         ),
         "observe": Verbs(
             scripts="get counts peek events workers scan",
-            direct="time lrange xread xrange xrevrange zmscore",
+            direct="time lrange xread xrange xrevrange zcount zmscore",
             tidies="del lrem zadd zrem",
         ),
         "list": Verbs(direct="scan client|list"),
@@ -94,6 +96,20 @@ def commands_of(layout: Layout, group: str) -> set[str]:
         command for name in verbs.scripts.split() for command in _in_script(_text(layout, name))
     }
     return (found | set(verbs.direct.split())) - set(verbs.tidies.split())
+
+
+def sent_beside(layout: Layout) -> set[str]:
+    """Name every command that the Python of a layout sends itself."""
+    package = "redis" if layout == "lean" else "bullmq"
+    folder = files("toril.storage") / package
+    sources = [one for one in folder.iterdir() if one.name.endswith(".py")]
+    sources.append(files("toril.storage") / "columns_walk.py")
+    found: set[str] = set()
+    for source in sources:
+        text = source.read_text("utf-8")
+        found |= {f"{name}|{sub}" for name, sub in _PAIR.findall(text)}
+        found |= set(_LITERAL.findall(_PAIR.sub("", text))) - OPTIONS
+    return {name.lower() for name in found}
 
 
 def all_scripts(layout: Layout) -> set[str]:

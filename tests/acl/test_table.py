@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.acl.sources import GROUPS, all_scripts, commands_of
+from tests.acl.sources import GROUPS, all_scripts, commands_of, sent_beside
 from toril.acl import COMMANDS, PLACEHOLDER, ROLES, Group, Role, hashed, make_user, read_roles
 from toril.errors import InvalidName, InvalidOption
 from toril.resp.url import Layout, parse_url
@@ -32,6 +32,14 @@ def test_a_group_of_verbs_has_the_commands_its_sources_send(layout: Layout, grou
 def test_every_script_belongs_to_a_group(layout: Layout) -> None:
     known = {name for verbs in GROUPS[layout].values() for name in verbs.scripts.split()}
     assert known == all_scripts(layout)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_command_beside_the_scripts_belongs_to_a_group(layout: Layout) -> None:
+    known = {command for verbs in GROUPS[layout].values() for command in verbs.direct.split()}
+    # What the connection sends by itself, and what is an argument of a script.
+    others = {"evalsha", "script|load", "rpush", "lpush"}
+    assert sent_beside(layout) - others == known - {"client|setname"}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
