@@ -27,6 +27,7 @@ COMMANDS = {
     "queue": Lazy(home="toril.cli.queues", name="queue", help="Look at queues and tend them."),
     "top": Lazy(home="toril.cli.top", name="command", help="Show all queues live."),
     "server": Lazy(home="toril.cli.server", name="server", help="The Valkey inside."),
+    "acl": Lazy(home="toril.cli.acl", name="acl", help="Users with no more rights than needed."),
     "explain": Lazy(home="toril.cli.explain", name="command", help="Explain a code."),
     "spark": Lazy(
         home="toril.cli.spark",

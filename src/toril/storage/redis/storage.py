@@ -174,6 +174,8 @@ class RedisStorage:
 
     async def _check_server(self, link: Client) -> None:
         info = await link.server_version()
+        if info is None:
+            return
         least = (7, 2) if info.name == "valkey" else (7, 0)
         if info.version < least:
             found = ".".join(map(str, info.version))
@@ -219,8 +221,7 @@ class RedisStorage:
         if not again and self._registered.get(queue, float("-inf")) > now - _REGISTERED_S:
             return
         for twin in twins_of(self.address, queue):
-            found = await self._client.call(twin, "EXISTS", twin)
-            check_twin(self.address, queue, twin, found)
+            check_twin(self.address, queue, twin, await self._client.exists(twin))
         meta = self._base(queue) + "meta"
         await self._client.call(meta, "HSETNX", meta, "layout", LAYOUT)
         layout = cast("bytes | None", await self._client.call(meta, "HGET", meta, "layout"))
