@@ -34,7 +34,8 @@ def test_the_project_it_makes_runs_from_the_first_call_on(tmp_path: Path) -> Non
 
 def test_its_program_gets_results_on_the_embedded_server(tmp_path: Path) -> None:
     assert toril("init", "-q", cwd=tmp_path).err == ""
-    environment = {k: v for k, v in os.environ.items() if k != "TORIL_URL"}
+    home = str(tmp_path / ".toril")
+    environment = {k: v for k, v in os.environ.items() if k != "TORIL_URL"} | {"TORIL_HOME": home}
     worker = subprocess.Popen(
         [sys.executable, "-m", "toril.cli", "worker", "tasks"],
         cwd=tmp_path,
@@ -46,7 +47,7 @@ def test_its_program_gets_results_on_the_embedded_server(tmp_path: Path) -> None
     try:
         assert worker.stderr is not None
         assert worker.stderr.readline().startswith("toril ")
-        called = toril("call", "tasks", "add", "2", "3", cwd=tmp_path)
+        called = toril("call", "tasks", "add", "2", "3", cwd=tmp_path, TORIL_HOME=home)
         assert (called.code, called.out) == (0, "5\n")
         done = subprocess.run(
             [sys.executable, "main.py"],

@@ -27,6 +27,9 @@ COMMANDS = {
     "job": Lazy(home="toril.cli.jobs", name="job", help="Look at one job and decide on it."),
     "queue": Lazy(home="toril.cli.queues", name="queue", help="Look at queues and tend them."),
     "top": Lazy(home="toril.cli.top", name="command", help="Show all queues live."),
+    "doctor": Lazy(
+        home="toril.cli.doctor", name="command", help="Check the storage and its queues."
+    ),
     "metrics": Lazy(
         home="toril.cli.metrics", name="command", help="Print gauges as Prometheus reads them."
     ),
