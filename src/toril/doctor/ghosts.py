@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final, TypeVar, cast
 
 from toril.doctor.census import Spot
-from toril.doctor.finding import PAGE, Finding, Strike, ok, problem, some
+from toril.doctor.finding import PAGE, Finding, Strike, ok, problem, some, them
 from toril.doctor.lines import LINES, Line
 from toril.doctor.visit import Visit
 
@@ -29,7 +29,7 @@ async def check_ghosts(
             yield problem(
                 "ghosts",
                 f"{_entries(len(found), line.name)} no record: {some(found)}",
-                "toril doctor --fix takes them out",
+                f"toril doctor --fix takes {them(len(found))} out",
                 queue=queue,
                 count=len(found),
                 remedy=Strike(queue=queue, line=line.name, entries=tuple(found)),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from toril.doctor.census import Spot, Walk, glob
-from toril.doctor.finding import Finding, Release, ok, problem, some
+from toril.doctor.census import Spot, glob
+from toril.doctor.finding import Finding, Release, ok, problem, some, them
 from toril.doctor.ghosts import pages
 from toril.doctor.visit import Visit
 
@@ -11,7 +11,7 @@ from toril.doctor.visit import Visit
 async def check_holds(visit: Visit, spot: Spot, queue: str) -> Finding:
     """Look for such keys of a BullMQ queue; those with a time to live free themselves."""
     stem = f"{spot.base}de:"
-    walk = Walk(visit.client, visit.bounds.entries * 10)
+    walk = visit.walk()
     found: dict[bytes, bytes] = {}
     async for keys in walk.over(f"{glob(stem)}*", "string"):
         for page in pages([key.removeprefix(stem).encode() for key in keys]):
@@ -19,12 +19,13 @@ async def check_holds(visit: Visit, spot: Spot, queue: str) -> Finding:
             found |= dict(zip(flat[::2], flat[1::2], strict=True))
     if not found:
         return ok("dedup", "no dedup key is held by a job that is gone", queue)
+    it = them(len(found))
     what = "1 dedup key is" if len(found) == 1 else f"{len(found):,} dedup keys are"
     return problem(
         "dedup",
-        f"{what} held by jobs that are gone, so that nothing can be added under them:"
+        f"{what} held by jobs that are gone, so that nothing can be added under {it}:"
         f" {some(list(found))}",
-        "toril doctor --fix frees them",
+        f"toril doctor --fix frees {it}",
         queue=queue,
         count=len(found),
         remedy=Release(queue=queue, holds=tuple(found.items())),

@@ -41,7 +41,7 @@ async def make_rounds(visit: Visit, names: Sequence[str]) -> AsyncIterator[Findi
         yield warning("queues", "queues were not looked at, as none can be opened here")
         return
     async with visit.storage() as storage:
-        census = await count_queues(visit.client, visit.bounds, db=visit.address.db)
+        census = await count_queues(visit.client, visit.nodes, visit.bounds, db=visit.address.db)
         chosen = names or await _own(visit, storage, census)
         async for finding in _survey(visit, census, chosen, bool(names)):
             yield finding
@@ -53,10 +53,9 @@ async def make_rounds(visit: Visit, names: Sequence[str]) -> AsyncIterator[Findi
 async def _server(visit: Visit) -> AsyncIterator[Finding]:
     if visit.is_bullmq:
         yield _scripts()
-    nodes = await visit.client.pick_nodes()
-    for node in nodes:
+    for node in visit.nodes:
         for finding in check_server(await gather(visit.client, node), visit.address):
-            several = len(nodes) > 1 and finding.check != "version"
+            several = len(visit.nodes) > 1 and finding.check != "version"
             yield replace(finding, text=f"{node}: {finding.text}") if several else finding
 
 

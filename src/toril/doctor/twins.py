@@ -28,7 +28,8 @@ async def check_place(visit: Visit, queue: str, spots: Sequence[Spot]) -> AsyncI
     async with visit.all_databases() as clients:
         for db, client in clients.items():
             if db != own.db:
-                census = await count_queues(client, visit.bounds, name=own.bare, db=db)
+                nodes = await client.pick_nodes()
+                census = await count_queues(client, nodes, visit.bounds, name=own.bare, db=db)
                 elsewhere += [await _find(client, spot) for spot in census.spots]
     for found in elsewhere:
         yield _elsewhere(queue, own, found)
@@ -139,4 +140,5 @@ async def _writer(client: Client, spot: Spot) -> str:
         return "toril in its own layout"
     meta = spot.base + "meta"
     version = await client.call(meta, "HGET", meta, "version")
-    return "a Node client" if version else "a BullMQ client"
+    # Node may be told not to leave its version; toril writes none, and braces unless told.
+    return "a Node client" if version or not spot.is_tagged else "a BullMQ client"
