@@ -104,6 +104,16 @@ async def test_a_job_whose_scheduler_is_gone_is_a_warning(bull: Case) -> None:
     assert "1 job of schedulers that are gone: repeat:gone:" in schedulers.text
 
 
+async def test_a_search_among_too_many_keys_is_cut_and_says_so(bull: Case) -> None:
+    await begin(bull)
+    stem = bull.base.partition(":")[0]
+    bull.raw.mset({f"{stem}-x{number}": 1 for number in range(3000)})
+    report = await bull.look(limit=1)
+    cut = "(looked at 10 keys, there are more)"
+    assert found(report, "dedup").text.endswith(cut)
+    assert found(report, "records").text.endswith("there are more)")
+
+
 async def test_a_queue_without_schedulers_gets_no_line_about_them(bull: Case) -> None:
     await begin(bull)
     assert [one for one in (await bull.look()).findings if one.check == "schedulers"] == []

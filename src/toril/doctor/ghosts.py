@@ -83,9 +83,9 @@ async def _without_record(
     ]
 
 
-def pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
+def pages(items: Sequence[T], size: int = PAGE) -> Iterator[Sequence[T]]:
     """Cut a sequence into what one call takes."""
-    return (items[start : start + PAGE] for start in range(0, len(items), PAGE))
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def _entries(count: int, line: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from toril.doctor.census import Spot, glob
 from toril.doctor.finding import Finding, Release, ok, problem, some, them
 from toril.doctor.ghosts import pages
-from toril.doctor.visit import Visit
+from toril.doctor.visit import KEYS_PER_ENTRY, Visit
 
 
 async def check_holds(visit: Visit, spot: Spot, queue: str) -> Finding:
@@ -18,7 +18,9 @@ async def check_holds(visit: Visit, spot: Spot, queue: str) -> Finding:
             flat = await visit.run("holds", spot, "look", *page)
             found |= dict(zip(flat[::2], flat[1::2], strict=True))
     if not found:
-        return ok("dedup", "no dedup key is held by a job that is gone", queue)
+        most = visit.bounds.entries * KEYS_PER_ENTRY
+        cut = f" (looked at {most:,} keys, there are more)" if walk.cut else ""
+        return ok("dedup", f"no dedup key is held by a job that is gone{cut}", queue)
     it = them(len(found))
     what = "1 dedup key is" if len(found) == 1 else f"{len(found):,} dedup keys are"
     return problem(

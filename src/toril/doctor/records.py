@@ -14,7 +14,7 @@ from toril.doctor.visit import Visit
 from toril.storage.bullmq.keys import OWN_KEYS, QUEUE_KEYS
 
 _SURE: Final = 100
-"""So many are looked up in whole lists; one line of a report needs no more."""
+"""So many are looked up at once, and in whole lists no more: a line of a report needs few."""
 _JOB: Final = re.compile(r"[^:]+|repeat:.+:\d{10,}", re.DOTALL)
 
 
@@ -37,7 +37,8 @@ def _finding(queue: str, found: Sequence[bytes], looked: int, cut: bool) -> Find
     seen = f" (looked at {looked:,}, there are more)" if cut else ""
     if not found:
         return ok("records", f"every record is in a line{seen}", queue)
-    what = f"{_records(len(found))} {'is' if len(found) == 1 else 'are'}"
+    least = "at least " if len(found) >= _SURE else ""
+    what = f"{least}{_records(len(found))} {'is' if len(found) == 1 else 'are'}"
     return problem(
         "records",
         f"{what} in no line, so that nobody will run or delete {them(len(found))}:"
@@ -60,7 +61,7 @@ async def _lost(
             one.encode() for one in (key.removeprefix(spot.base) for key in keys) if _is_job(one)
         ]
         looked += len(ids)
-        for page in pages([one for one in ids if one not in placed]):
+        for page in pages([one for one in ids if one not in placed], _SURE):
             found += await visit.run("records", spot, "quick", *page)
         if looked >= visit.bounds.entries:
             break

@@ -26,7 +26,8 @@ from toril.storage.bullmq.keys import keys_of
 from toril.storage.protocol import Storage
 from toril.storage.redis.layout import PREFIX
 
-_KEYS_PER_ENTRY: Final = 10
+KEYS_PER_ENTRY: Final = 10
+"""So many keys are passed over, for each entry of the bounds, in search of those of one queue."""
 _DATABASES: Final = 16
 """So many databases are searched; a server has no more unless somebody asked for them."""
 
@@ -46,7 +47,7 @@ class Visit:
 
     def walk(self) -> Walk:
         """Pass over keys as long as the records of one queue are worth it."""
-        return Walk(self.client, self.nodes, self.bounds.entries * _KEYS_PER_ENTRY)
+        return Walk(self.client, self.nodes, self.bounds.entries * KEYS_PER_ENTRY)
 
     def spot(self, queue: str) -> Spot:
         """Where we keep a queue."""
