@@ -159,6 +159,37 @@ async def test_a_user_who_may_not_ask_is_told_what_can_be_seen(server: Server, r
 
 
 @pytest.mark.parametrize(
+    ("layout", "lacking", "refused"),
+    [
+        ("bullmq+", ("scan",), ["queues", "records", "dedup"]),
+        ("bullmq+", ("pttl",), ["dedup"]),
+        ("bullmq+", ("lrange",), ["lines"]),
+        ("", ("hscan",), ["records"]),
+        ("", ("scan", "lpos"), ["queues"]),
+    ],
+)
+async def test_a_check_that_a_user_may_not_make_does_not_end_the_others(
+    server: Server, raw: Any, layout: str, lacking: tuple[str, ...], refused: list[str]
+) -> None:
+    async with Queue[int, int]("mail", f"{layout}{server.url}") as queue:
+        await queue.add("n", 1, delay=3600, dedup="k")
+    minus = [f"-{name}" for name in lacking]
+    raw.execute_command("ACL", "SETUSER", "ada", "on", ">word", "~*", "&*", "+@all", *minus)
+    report = await examine(f"{layout}redis://ada:word@127.0.0.1:{server.port}", ["mail"])
+    assert report.of(Level.PROBLEM) == []
+    warnings = report.of(Level.WARNING)
+    assert [one.check for one in warnings] == refused
+    assert all("not looked at: this user has no permissions" in one.text for one in warnings)
+
+
+async def test_a_queue_a_user_may_not_read_is_still_named(server: Server, raw: Any) -> None:
+    raw.hset("bull:mail:meta", "version", "bullmq:5.62.0")
+    raw.execute_command("ACL", "SETUSER", "ada", "on", ">word", "~bull:{*", "&*", "+@all")
+    report = await examine(f"bullmq+redis://ada:word@127.0.0.1:{server.port}", ["mail"])
+    assert found(report, "place").text.endswith("found 'bull:mail' (this user may not read it)")
+
+
+@pytest.mark.parametrize(
     ("changed", "level", "said"),
     [
         ({"redis_version": "6.2.14"}, Level.PROBLEM, "redis 6.2.14 is too old; toril needs 7.0"),

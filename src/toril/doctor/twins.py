@@ -9,6 +9,7 @@ from typing import Final, cast
 from toril.doctor.census import Spot, count_queues
 from toril.doctor.finding import Finding, problem, warning
 from toril.doctor.visit import Visit
+from toril.errors import StorageDenied
 from toril.resp.client import Client
 
 _LINES: Final = {"bullmq": ("wait", "paused", "prioritized"), "lean": ("queue", "prioritized")}
@@ -48,16 +49,22 @@ class _Found:
 
     spot: Spot
     waiting: int
-    writer: str
+    writer: str | None
+    """None where this user may not look."""
 
     @property
     def text(self) -> str:
         """Say how much it holds, and from whom."""
+        if self.writer is None:
+            return "(this user may not read it)"
         return f"({self.waiting:,} waiting), written by {self.writer}"
 
 
 async def _find(client: Client, spot: Spot) -> _Found:
-    waiting, writer = await _waiting(client, spot), await _writer(client, spot)
+    try:
+        waiting, writer = await _waiting(client, spot), await _writer(client, spot)
+    except StorageDenied:
+        return _Found(spot=spot, waiting=0, writer=None)
     return _Found(spot=spot, waiting=waiting, writer=writer)
 
 
