@@ -66,6 +66,14 @@ async def test_a_working_scheduler_is_sound_at_any_moment(pair: Pair) -> None:
             assert report.of(Level.PROBLEM) == []
 
 
+async def test_a_worker_of_nodes_counts_as_one(pair: Pair) -> None:
+    await pair.queue.add("n", 1, delay=3600)
+    worker = await pair.node.work("echo")
+    workers = of(await examine(pair.url, [pair.name]), "workers")
+    assert workers.text.startswith("1 worker, ")
+    await worker.stop()
+
+
 async def test_a_queue_of_nodes_without_braces_is_found(
     agent: Agent, server: Server, name: str
 ) -> None:

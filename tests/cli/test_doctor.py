@@ -12,6 +12,7 @@ from redis import Redis
 
 from tests.cli.program import Done, toril
 from tests.cli.terminal import on_terminal
+from tests.faults.test_clock import skewed
 from tests.servers import SAFE, Server, valkey_binary
 from toril import SyncQueue
 from toril.cli.doctor import lines
@@ -57,8 +58,10 @@ def plain(text: str) -> str:
     """Write what differs from run to run as one and the same."""
     text = re.sub(r"127\.0\.0\.1:\d{5}", "127.0.0.1:PORT0", text)
     text = re.sub(r"\d+ ms (ahead of|behind) ours", "N ms behind ours", text)
-    text = re.sub(r"in \d\.\d ms", "in N ms", text)
-    return re.sub(r"for \d+ s\b", "for N s", text).replace("valkey 9.1.2", "valkey X.Y.Z")
+    text = re.sub(r"in \d+\.\d ms", "in N ms", text)
+    text = re.sub(r"\d+ of [\d,]+ connections", "N of N connections", text)
+    text = re.sub(r"valkey \d+\.\d+\.\d+", "valkey X.Y.Z", text)
+    return re.sub(r"for \d+ s\b", "for N s", text)
 
 
 @pytest.mark.parametrize("columns", [80, 140])
@@ -182,6 +185,16 @@ def test_a_name_that_would_paint_the_terminal_is_shown_as_text() -> None:
         "warning  x            q: red \\x1b[31m",
         "                      fix: \\x07",
     ]
+
+
+@pytest.mark.parametrize(("seconds", "level", "code"), [(-5, "warning", 0), (3600, "problem", 1)])
+def test_a_clock_that_is_off_is_told(server: Server, seconds: int, level: str, code: int) -> None:
+    wrong = skewed("libfaketime", seconds)
+    done = toril("doctor", "-q", cwd=None, timeout=60, TORIL_URL=server.url, **wrong)
+    assert done.code == code, done.err
+    way = "ahead of" if seconds < 0 else "behind"
+    first = done.out.splitlines()[0]
+    assert re.fullmatch(rf"{level} +clock +its clock is [\d,.]+ s {way} ours", first)
 
 
 def test_the_embedded_server_is_sound(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.doctor.conftest import Case, bad, found
 from toril.doctor.finding import Level
-from toril.job import State
 
 HOUR_MS = 3_600_000
 LATER_MS = 4_102_444_800_000
@@ -43,24 +42,6 @@ async def test_jobs_beside_the_line_are_found_and_put_into_it(bull: Case) -> Non
     assert await bull.mend(report) == ["mail: put its waiting jobs into one line"]
     assert bull.raw.lrange(bull.key("wait"), 0, -1) == [b"j2", b"j1", b"j0"]
     assert bad(await bull.look()) == ["workers"]
-
-
-async def test_dedup_keys_of_jobs_that_are_gone_are_found_and_freed(bull: Case) -> None:
-    async with bull.queue as queue:
-        for name in ("a", "b"):
-            await queue.add("n", 1, id=f"job-{name}", delay=3600, dedup=name)
-    bull.raw.set(bull.key("de:brief"), "job-gone", px=60_000)
-    bull.raw.zrem(bull.key("delayed"), "job-a")
-    bull.raw.delete(bull.key("job-a"))
-    report = await bull.look()
-    dedup = found(report, "dedup")
-    assert (dedup.level, dedup.count) == (Level.PROBLEM, 1)
-    assert dedup.text.startswith("1 dedup key is held by jobs that are gone")
-    assert await bull.mend(report) == ["mail: freed 1 dedup keys"]
-    assert bad(await bull.look()) == []
-    async with bull.queue as queue:
-        await queue.add("n", 2, id="job-c", delay=3600, dedup="a")
-        assert (await queue.get_job_counts()).of(State.DELAYED) == 2
 
 
 async def test_a_scheduler_without_a_next_job_is_found(bull: Case) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.doctor.conftest import Case, bad, found
-from toril import JobContext, Worker
+from toril import Dedup, JobContext, Worker
 from toril.doctor.finding import Level
 from toril.ids import token
 from toril.job import State
@@ -159,6 +159,25 @@ async def test_where_workers_are_they_recover_such_a_job(case: Case) -> None:
         leases = found(await case.look(), "leases")
     assert (leases.level, leases.count) == (Level.WARNING, 1)
     assert leases.text.endswith("j0; its workers look for such jobs every 30 s")
+
+
+async def test_dedup_keys_of_jobs_that_are_gone_are_found_and_freed(case: Case) -> None:
+    async with case.queue as queue:
+        for name in ("a", "b"):
+            await queue.add("n", 1, id=f"job-{name}", delay=3600, dedup=name)
+        await queue.add("n", 1, id="brief", delay=3600, dedup=Dedup("brief", ttl=60))
+    for name in ("job-a", "brief"):
+        case.raw.zrem(case.key("delayed"), name)
+        forget_record(case, name)
+    report = await case.look()
+    dedup = found(report, "dedup")
+    assert (dedup.level, dedup.count) == (Level.PROBLEM, 1)
+    assert dedup.text.startswith("1 dedup key is held by jobs that are gone")
+    assert await case.mend(report) == ["mail: freed 1 dedup keys"]
+    assert bad(await case.look()) == []
+    async with case.queue as queue:
+        await queue.add("n", 2, id="job-c", delay=3600, dedup="a")
+        assert (await queue.get_job_counts()).of(State.DELAYED) == 2
 
 
 async def test_a_paused_queue_with_a_backlog_is_a_warning(case: Case) -> None:

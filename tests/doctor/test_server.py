@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from redis import Redis
 
 from tests.doctor.conftest import found
 from tests.resp.nodes import wait_for
-from tests.servers import SAFE, Server, valkey_binary
+from tests.resp.watch import watched_master
+from tests.servers import SAFE, Server, redis_binary, valkey_binary
 from toril import Queue
 from toril.doctor.examine import examine
 from toril.doctor.facts import Facts
@@ -165,7 +167,7 @@ async def test_a_user_who_may_not_ask_is_told_what_can_be_seen(server: Server, r
         ("bullmq+", ("pttl",), ["dedup"]),
         ("bullmq+", ("lrange",), ["lines"]),
         ("", ("hscan",), ["records"]),
-        ("", ("scan", "lpos"), ["queues"]),
+        ("", ("scan", "lpos"), ["queues", "dedup"]),
     ],
 )
 async def test_a_check_that_a_user_may_not_make_does_not_end_the_others(
@@ -187,6 +189,26 @@ async def test_a_queue_a_user_may_not_read_is_still_named(server: Server, raw: A
     raw.execute_command("ACL", "SETUSER", "ada", "on", ">word", "~bull:{*", "&*", "+@all")
     report = await examine(f"bullmq+redis://ada:word@127.0.0.1:{server.port}", ["mail"])
     assert found(report, "place").text.endswith("found 'bull:mail' (this user may not read it)")
+
+
+async def test_redis_is_checked_like_valkey() -> None:
+    with Server(redis_binary(), *SAFE) as redis:
+        async with Queue[int, int]("mail", redis.url) as queue:
+            await queue.add("n", 1, delay=3600)
+        report = await examine(redis.url)
+    assert found(report, "version").text.startswith("redis ")
+    assert {one.level for one in report.findings if one.check != "version"} == {Level.OK}
+
+
+async def test_a_master_behind_sentinels_is_checked(tmp_path: Path) -> None:
+    with watched_master(tmp_path) as watched:
+        url = f"redis+sentinel://127.0.0.1:{watched.port}/main"
+        async with Queue[int, int]("mail", url) as queue:
+            await queue.add("n", 1, delay=3600)
+        report = await examine(url)
+    assert f"at 127.0.0.1:{watched.master.port}" in found(report, "version").text
+    assert "1 replica" in found(report, "replication").text
+    assert found(report, "records").level is Level.OK
 
 
 @pytest.mark.parametrize(

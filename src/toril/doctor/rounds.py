@@ -151,11 +151,11 @@ async def _contents(
         ("leases", each(leases)),
         ("ghosts", check_ghosts(visit, spot, queue, lines)),
         ("records", each(lambda: check_records(visit, spot, queue, lines))),
+        ("dedup", each(lambda: check_holds(visit, spot, queue))),
     ]
     if visit.is_bullmq:
         checks += [
             ("sidings", each(lambda: check_sidings(visit, spot, queue))),
-            ("dedup", each(lambda: check_holds(visit, spot, queue))),
             ("schedulers", check_schedulers(visit, spot, queue, lines)),
         ]
     for name, check in checks:
