@@ -75,6 +75,16 @@ async def test_a_scheduler_at_its_limit_or_end_is_no_problem(bull: Case) -> None
     assert found(await bull.look(), "schedulers").level is Level.OK
 
 
+async def test_an_older_repeatable_is_judged_only_where_all_lines_were_read(bull: Case) -> None:
+    await begin(bull)
+    bull.raw.zadd(bull.key("repeat"), {"old::::50": LATER_MS})
+    assert found(await bull.look(), "schedulers").level is Level.PROBLEM
+    async with bull.queue as queue:
+        await queue.add("n", 1, delay=3600)
+    cut = await bull.look(limit=1)
+    assert [one.level for one in cut.findings if one.check == "schedulers"] == [Level.OK]
+
+
 async def test_a_job_whose_scheduler_is_gone_is_a_warning(bull: Case) -> None:
     await begin(bull)
     schedule(bull, "gone")
