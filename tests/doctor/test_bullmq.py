@@ -44,6 +44,16 @@ async def test_jobs_beside_the_line_are_found_and_put_into_it(bull: Case) -> Non
     assert bad(await bull.look()) == ["workers"]
 
 
+async def test_a_look_for_stalled_jobs_that_others_just_made_is_waited_out(bull: Case) -> None:
+    async with bull.queue as queue:
+        await queue.add("n", 1, id="j0")
+    bull.raw.lmove(bull.key("wait"), bull.key("active"), "RIGHT", "LEFT")
+    report = await bull.look()
+    bull.raw.set(bull.key("stalled-check"), "1", px=200)
+    assert await bull.mend(report) == ["mail: put 1 job back in line"]
+    assert bull.raw.lrange(bull.key("wait"), 0, -1) == [b"j0"]
+
+
 async def test_a_scheduler_without_a_next_job_is_found(bull: Case) -> None:
     await begin(bull)
     schedule(bull, "sound")
