@@ -1,7 +1,9 @@
-"""Collect a worker's metrics for Prometheus, under the names its users know (extra `metrics`)."""
+"""Collect metrics for Prometheus, under the names its users know (extra `metrics`)."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from toril._version import __version__
@@ -15,6 +17,12 @@ _NAMES: Final = 100
 """So many job names get a series of their own; the others share one, as labels must be bounded."""
 
 OTHER: Final = "other"
+STORAGE_GAUGES: Final = (
+    *("bullmq_queue_length", "bullmq_job_count", "toril_queue_jobs"),
+    *("toril_queue_oldest_waiting_seconds", "toril_queue_paused"),
+    *("toril_storage_up", "toril_build_info"),
+)
+"""What a look at the storage tells; the rest is known to workers only."""
 _SECONDS: Final = (
     *(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0),
@@ -23,7 +31,7 @@ _LOCK_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 
 
 
 class PrometheusMetrics:
-    """A `MetricsCollector` with a registry of its own; give one to all workers of a process.
+    """A `MetricsCollector` with a registry of its own; for all workers and queues of a process.
 
     `render` gives the text that Prometheus reads. Job ids and error texts never become labels.
     """
@@ -75,6 +83,9 @@ class PrometheusMetrics:
         self._failed = counter(
             "bullmq_jobs_failed_total", "Jobs that failed for good, by reason", "queue", "reason"
         )
+        self._enqueued = counter(
+            "toril_jobs_enqueued_total", "New jobs handed in here", "queue", "name"
+        )
         self._finished = counter(
             "toril_jobs_finished_total", "Jobs that ended", "queue", "name", "outcome"
         )
@@ -93,16 +104,18 @@ class PrometheusMetrics:
         self._paused = gauge("toril_queue_paused", "1 while the queue is paused", "queue")
         self._active = gauge("toril_worker_active_jobs", "Jobs in hand", "queue", "worker_id")
         self._slots = gauge("toril_worker_slots", "Jobs at once", "queue", "worker_id")
-        self._up = gauge("toril_storage_up", "1 while the storage answers")
+        self._up = gauge("toril_storage_up", "1 while the storage answers a worker")
+        self._up.set(math.nan)  # a program without workers does not know, and must alarm nobody
         self._away = counter("toril_storage_reconnects_total", "Times the storage was tried again")
         build = gauge("toril_build_info", "Always 1", "version", "protocol")
         build.labels(__version__, "bullmq-5.62").set(1)
 
-    def render(self) -> bytes:
-        """Write all metrics in Prometheus' text format."""
+    def render(self, names: Sequence[str] | None = None) -> bytes:
+        """Write all metrics, or some, in Prometheus' text format."""
         from prometheus_client import generate_latest
 
-        return generate_latest(self.registry)
+        chosen = self.registry if names is None else self.registry.restricted_registry(names)
+        return generate_latest(chosen)
 
     # -- MetricsCollector ------------------------------------------------------------------
 
@@ -183,6 +196,12 @@ class PrometheusMetrics:
     def leases_renewed(self, queue: str, seconds: float) -> None:
         """A renewal took that long."""
         self._extend.labels(queue).observe(seconds)
+
+    # -- EnqueueMetrics --------------------------------------------------------------------
+
+    def jobs_enqueued(self, queue: str, name: str, count: int) -> None:
+        """So many new jobs of that name were stored."""
+        self._enqueued.labels(queue, self._name(queue, name)).inc(count)
 
     # -- what an exporter looks up when it is asked ------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -28,7 +29,6 @@ from toril.errors import (
     JobCancelled,
     JobFailed,
     JobNotFound,
-    StorageClosed,
     StorageError,
     TorilError,
     WaitTimeout,
@@ -36,6 +36,7 @@ from toril.errors import (
 from toril.hooks import HOOK_KINDS, H, Hook, HookKind
 from toril.ids import check_name, ulid, ulids
 from toril.job import In, Job, JobSpec, JobStatus, Out, State, Terms
+from toril.metrics import EnqueueMetrics
 from toril.options import JobOptions, JobOverrides, WaitOverrides
 from toril.quick import maker
 from toril.retry import Seconds, to_ms, to_seconds
@@ -144,10 +145,16 @@ class Queue(TendedQueue[In, Out]):
         result_serde: Serde[Out] | None = None,
         defaults: JobOptions | None = None,
         clock: Clock | None = None,
+        metrics: EnqueueMetrics | None = None,
     ) -> None:
         options = JobOptions() if defaults is None else defaults
         if not isinstance(options, JobOptions):
             raise InvalidOption(f"defaults={defaults!r}: give JobOptions(…)")
+        if not isinstance(metrics, EnqueueMetrics | None):
+            raise InvalidOption(
+                f"metrics={printable(metrics, 60)}: give a collector that has jobs_enqueued(queue,"
+                " name, count), such as PrometheusMetrics"
+            )
         plain: JsonSerde[Any] = JsonSerde(max_bytes=max(options.size_limit, MAX_BYTES))
         super().__init__(
             check_name("queue", name),
@@ -160,8 +167,11 @@ class Queue(TendedQueue[In, Out]):
         for one in (self.serde, self.result_serde):
             if one.format != "json":
                 self.require(Feature.ANY_SERDE, f"serde {one.format!r}")
+        self.metrics = metrics
+        """Counts what is handed in here; None counts nothing."""
         self._terms_for_add = self._terms(options, None)
         self._terms_for_enqueue = self._terms(options, RESULT_TTL_S)
+        self._last_name = "job"
         self._worker: Worker[In, Out] | None = None
         self._hooks: list[tuple[HookKind, Hook]] = []
         self._waiter = Waiter(self.storage, self.name, self.clock)
@@ -267,7 +277,7 @@ class Queue(TendedQueue[In, Out]):
         await self._open()
         receipts: list[Receipt] = []
         for first in range(0, len(specs), BATCH):
-            receipts += await self.storage.enqueue(self.name, specs[first : first + BATCH])
+            receipts += await self._store(specs[first : first + BATCH])
         there = await self._jobs_there([r.id for r in receipts if not r.created])
         now = self.clock.now_ms()
 
@@ -309,9 +319,9 @@ class Queue(TendedQueue[In, Out]):
         changes = cast("Mapping[str, object]", options)
         chosen = self.defaults.override(changes)
         terms = self._terms(chosen, RESULT_TTL_S) if changes else self._terms_for_enqueue
-        return JobSpec(
+        return _new_spec(
             id=check_name("job", id),
-            name=name if name == "job" else check_name("handler", name),
+            name=self._handler_name(name),
             payload=self._encode(id, data, terms, chosen.size_limit),
             terms=terms,
             origin=ulid(),
@@ -327,11 +337,17 @@ class Queue(TendedQueue[In, Out]):
         terms = self._terms_for_add if new.options is None else self._terms(options, None)
         return _new_spec(
             id=job_id,
-            name=check_name("handler", new.name),
+            name=self._handler_name(new.name),
             payload=self._encode(job_id, new.data, terms, options.size_limit),
             terms=terms,
             origin=fresh,
         )
+
+    def _handler_name(self, name: str) -> str:
+        """Check the name of a handler; most jobs have that of the one before."""
+        if name is not self._last_name:
+            self._last_name = check_name("handler", name)
+        return self._last_name
 
     def _terms(self, options: JobOptions, result_ttl: Seconds | None) -> Terms:
         terms = options.terms(result_ttl)
@@ -353,8 +369,17 @@ class Queue(TendedQueue[In, Out]):
 
     async def _hand_in(self, spec: JobSpec) -> Receipt:
         await self._open()
-        (receipt,) = await self.storage.enqueue(self.name, [spec])
+        (receipt,) = await self._store([spec])
         return receipt
+
+    async def _store(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
+        receipts = await self.storage.enqueue(self.name, specs)
+        if self.metrics is not None:
+            pairs = zip(specs, receipts, strict=True)
+            names = Counter(spec.name for spec, receipt in pairs if receipt.created)
+            for name, count in names.items():
+                self.metrics.jobs_enqueued(self.name, name, count)
+        return receipts
 
     async def _enqueue_result(self, receipt: Receipt) -> EnqueueResult[Out]:
         if receipt.created:
@@ -384,19 +409,9 @@ class Queue(TendedQueue[In, Out]):
     # -- results ---------------------------------------------------------------------------
 
     async def _await_result(self, job_id: str, limit_s: float | None) -> Out:
-        future = self._waiter.watch(job_id)
-        try:
-            if not await wait_future(self.clock, future, limit_s):
-                ending = await self._look_again(job_id, limit_s or 0)
-            elif future.cancelled():
-                raise StorageClosed(
-                    f"queue {self.name!r} was stopped while job {job_id!r} was waited for; "
-                    "the job goes on"
-                )
-            else:
-                ending = future.result()
-        finally:
-            self._waiter.unwatch(job_id)
+        ending = await self._waiter.wait(job_id, limit_s)
+        if ending is None:
+            ending = await self._look_again(job_id, limit_s or 0)
         return self._unwrap(ending)
 
     async def _look_again(self, job_id: str, limit_s: float) -> Ending:

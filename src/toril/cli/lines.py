@@ -8,7 +8,7 @@ import time
 from typing import Any, Final
 
 from toril.cli.output import Output
-from toril.metrics import JobsProcessed, MetricsCollector
+from toril.metrics import JobMetrics, JobsProcessed, MetricsCollector
 
 MOST: Final = 50
 """So many lines about jobs in one second; then a summary takes their place."""
@@ -55,6 +55,21 @@ class Tally:
         if self.stalled:
             parts.append(f"{self.stalled:,} stalled")
         return ", ".join(parts)
+
+
+class JobTally(Tally):
+    """Hands on what is told job by job, too."""
+
+    def __init__(self, inner: MetricsCollector, jobs: JobMetrics) -> None:
+        super().__init__(inner)
+        # By name: a protocol that is asked for at run time does not see what __getattr__ gives.
+        self.job_ended = jobs.job_ended
+        self.leases_renewed = jobs.leases_renewed
+
+
+def tally_of(inner: MetricsCollector) -> Tally:
+    """Count for a collector."""
+    return JobTally(inner, inner) if isinstance(inner, JobMetrics) else Tally(inner)
 
 
 class Spare(logging.Filter):

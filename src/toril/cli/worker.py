@@ -99,12 +99,12 @@ def command(
 async def work(output: Output, wishes: Wishes) -> int:
     """Run until a signal, or with --burst until nothing is left."""
     from toril.cli.find import find
-    from toril.cli.lines import Spare, Tally, summarise
+    from toril.cli.lines import Spare, summarise, tally_of
     from toril.logs import configure_logs
 
     found = find(wishes.target)
     inner = _collector(found, wishes.metrics_port)
-    tally, spare = Tally(inner), Spare()
+    tally, spare = tally_of(inner), Spare()
     app, workers = _workers(found, wishes, cast("MetricsCollector", tally))
     level = logging.ERROR if output.level == QUIET else logging.INFO
     level = logging.DEBUG if output.level > NORMAL else level
@@ -149,14 +149,22 @@ async def work(output: Output, wishes: Wishes) -> int:
 
 
 def _collector(found: Found, port: int | None) -> MetricsCollector:
-    own = getattr(getattr(found, "options", None), "metrics", None)
+    from toril.app import Toril
+
+    own = found.metrics if isinstance(found, Toril) else found.options.metrics
     if port is None:
         return own or NoMetrics()
-    if own is not None:
-        raise InvalidOption("--metrics-port: this Worker has metrics= of its own; serve those")
     from toril.prometheus import PrometheusMetrics
 
-    return PrometheusMetrics()
+    if isinstance(own, PrometheusMetrics) and isinstance(found, Toril):
+        return own
+    if own is not None:
+        kind = type(found).__name__
+        raise InvalidOption(f"--metrics-port: this {kind} has metrics= of its own; serve those")
+    made = PrometheusMetrics()
+    if isinstance(found, Toril):
+        found.measure(made)  # also what its tasks hand in
+    return made
 
 
 def _workers(

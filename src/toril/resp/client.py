@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from hiredis import pack_command
 
 from toril.clock import Clock, SystemClock
-from toril.errors import InvalidOption, StorageClosed, StorageError, StorageUnavailable
+from toril.errors import (
+    InvalidOption,
+    StorageClosed,
+    StorageDenied,
+    StorageError,
+    StorageUnavailable,
+)
 from toril.resp.block import Blocker, Orphan
 from toril.resp.cluster import Router, make_router
 from toril.resp.errand import UNKNOWN, Errand
@@ -65,6 +71,8 @@ class Client:
         self._router: Router | None = None
         self._lane: Lane | None = None
         self._scripts: dict[str, Script] = {}
+        self._hidden: set[str] = set()
+        self._picked: dict[str, Node] = {}
         self._blocker = Blocker(
             self._clock, self.settings.command_timeout, self.settings.client_name
         )
@@ -90,6 +98,7 @@ class Client:
     async def close(self) -> None:
         """Close every connection; calls under way get StorageClosed. Never hangs."""
         self._lane = None
+        self._picked = {}
         router, self._router = self._router, None
         if router is None:
             return
@@ -106,6 +115,19 @@ class Client:
         if not isinstance(answer, Exception):
             return answer
         return await self._insist(self._errand(key), packed, answer, wire)
+
+    async def exists(self, key: str) -> bool:
+        """Tell whether there is a key; one that an ACL hides is not there, and not asked for again.
+
+        The server notes every refusal for its owner to read.
+        """
+        if key in self._hidden:
+            return False
+        try:
+            return bool(await self.call(key, "EXISTS", key))
+        except StorageDenied:
+            self._hidden.add(key)
+            return False
 
     async def run(
         self,
@@ -195,10 +217,13 @@ class Client:
         """Make a blocking twin with its own connection, for use in one other thread."""
         return SyncClient(self.address, self.settings)
 
-    async def server_version(self) -> ServerInfo:
-        """Ask the server who it is and how it is set up."""
+    async def server_version(self) -> ServerInfo | None:
+        """Ask the server who it is and how it is set up; None where an ACL forbids to ask."""
         sections = ("server", "memory", "persistence", "replication", "cluster")
-        info = read_info(await self.call("", "INFO", *sections))
+        try:
+            info = read_info(await self.call("", "INFO", *sections))
+        except StorageDenied:
+            return None
         valkey = "valkey_version" in info
         version = info["valkey_version" if valkey else "redis_version"]
         return ServerInfo(
@@ -212,14 +237,18 @@ class Client:
 
     async def pick_nodes(self) -> list[str]:
         """Name every node that holds keys, for `call_at`."""
-        return [str(node.place) for node in await self._open_router().nodes()]
+        self._picked = {str(node.place): node for node in await self._open_router().nodes()}
+        return list(self._picked)
 
     async def call_at(self, name: str, *args: Argument) -> Reply:
         """Send one command to the node of this name, whatever its keys are."""
-        for node in await self._open_router().nodes():
-            if str(node.place) == name:
-                return await self._insist(self._errand("", pinned=node), pack(*args))
-        raise StorageUnavailable(f"server at {name}: not a master of this cluster any more")
+        if name not in self._picked:
+            # Only then: the map of a cluster is read at most every 200 ms.
+            await self.pick_nodes()
+        node = self._picked.get(name)
+        if node is None:
+            raise StorageUnavailable(f"server at {name}: not a master of this cluster any more")
+        return await self._insist(self._errand("", pinned=node), pack(*args))
 
     def _open_router(self) -> Router:
         if self._router is None:

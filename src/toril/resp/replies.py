@@ -17,7 +17,13 @@ _WAIT: Final = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERD
 _STALE: Final = frozenset({"READONLY", "UNBLOCKED"})
 _FULL: Final = frozenset({"OOM", "MISCONF"})
 _DENIED: Final = frozenset({"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"})
+_DENIED_IN_SCRIPT: Final = (
+    "ERR ACL failure in script",
+    "ERR The user executing the script can't",
+)
+"""What servers say where a script asks for more than its user may; the second is Redis 7.0."""
 _CROWDED: Final = "ERR max number of clients"
+_RIGHTS: Final = "; fix: give the user what `toril acl print` lists for its role"
 _ARGUMENTS: Final = ", with args beginning with"
 
 
@@ -87,9 +93,13 @@ def judge(said: ServerSaid) -> Verdict:
         return Stale()
     if code in _FULL:
         return Refusal(StorageFull)
-    if code in _DENIED:
+    if _is_denial(said):
         return Refusal(StorageDenied)
     return Refusal(StorageUnavailable if code == "NOREPLICAS" else StorageError)
+
+
+def _is_denial(said: ServerSaid) -> bool:
+    return said.code in _DENIED or str(said).startswith(_DENIED_IN_SCRIPT)
 
 
 def refusal(said: ServerSaid, where: object) -> StorageError:
@@ -112,6 +122,8 @@ def _way_out(said: ServerSaid) -> str:
             return "; this is a replica, give the master's address, sentinels or a cluster URL"
         case "OOM":
             return "; nothing was written, free memory or raise maxmemory"
+        case "NOPERM" | "ERR" if _is_denial(said):
+            return _RIGHTS
         case _:
             return ""
 

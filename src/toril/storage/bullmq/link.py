@@ -17,10 +17,11 @@ from toril.resp.embedded import EmbeddedServer
 from toril.resp.replies import Argument
 from toril.resp.script import Script
 from toril.resp.url import Address, Ids, parse_url
+from toril.resp.wakeups import WakeUps
 from toril.storage.bullmq.keys import Keys, check_tagging, check_twins, keys_of, twins_of
 from toril.storage.bullmq.official import OWN, own, scripts
 from toril.storage.bullmq.scripts import USED, Command
-from toril.storage.bullmq.waits import Endings, WakeUps
+from toril.storage.bullmq.waits import Endings, wake_ups
 from toril.storage.protocol import ALL_FEATURES, Feature
 
 CHUNK: Final = 100
@@ -131,6 +132,8 @@ class Link:
 
     async def _check_server(self, link: Client) -> None:
         info = await link.server_version()
+        if info is None:
+            return
         least = (7, 2) if info.name == "valkey" else (7, 0)
         if info.version < least:
             found, needed = (".".join(map(str, one)) for one in (info.version, least))
@@ -183,8 +186,8 @@ class Link:
         if self._known.get(queue, float("-inf")) <= now - _KNOWN_S:
             if self.address.hash_tag is None and "{" not in queue:
                 untagged, lean = twins_of(self.address, queue)
-                found = [await client.call(key, "EXISTS", key) for key in (untagged, lean)]
-                check_twins(self.address, queue, bool(found[0]), bool(found[1]))
+                found = [await client.exists(key) for key in (untagged, lean)]
+                check_twins(self.address, queue, *found)
             if queue not in self._known:
                 await self._load(queue)
             self._known[queue] = now
@@ -237,7 +240,7 @@ class Link:
         """Those who wait for work in a queue."""
         wakes = self._wakes.get(queue)
         if wakes is None:
-            wakes = self._wakes[queue] = WakeUps(self.client, self.keys(queue).of("marker"))
+            wakes = self._wakes[queue] = wake_ups(self.client, self.keys(queue).of("marker"))
         return wakes
 
     # -- calls -----------------------------------------------------------------------------

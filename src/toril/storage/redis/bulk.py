@@ -33,6 +33,7 @@ from toril.storage.columns import (
 )
 from toril.storage.columns_walk import cut_line, cut_sorted
 from toril.storage.redis import codec
+from toril.storage.redis.intake import pack_rows
 from toril.storage.redis.layout import (
     CHUNK,
     LAYOUT,
@@ -223,7 +224,7 @@ class RedisBulk:
             check_name("job", job_id)
         self._register(check_name("queue", queue))
         base = base_of(self.address.prefix, queue)
-        args = codec.pack_rows(ids, payloads, names, terms, origin)
+        args = pack_rows(ids, payloads, names, terms, origin)
         enqueue = script("enqueue")
         self._client.learn(enqueue)
         answers: list[bytes] = []
@@ -253,7 +254,7 @@ class RedisBulk:
         if queue in self._registered:
             return
         for twin in twins_of(self.address, queue):
-            check_twin(self.address, queue, twin, self._client.call(twin, "EXISTS", twin))
+            check_twin(self.address, queue, twin, self._client.exists(twin))
         base, url = base_of(self.address.prefix, queue), self.address.safe
         self._client.call(base, "HSETNX", base + "meta", "layout", LAYOUT)
         found = cast("bytes | None", self._client.call(base, "HGET", base + "meta", "layout"))
