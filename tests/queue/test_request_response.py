@@ -269,8 +269,9 @@ async def test_without_a_worker_the_timeout_says_so(queue: AnyQueue, clock: Manu
     assert late.value.job_id == "job-1"
     assert isinstance(late.value, TimeoutError)
     assert str(late.value) == (
-        "no result for job 'job-1' after 30 s: it is waiting, and no worker serves queue "
-        "'emails'; start one, or raise timeout="
+        "toril[E09] no result for job 'job-1' after 30 s: it is waiting at position 1, and no"
+        " worker serves queue 'emails'."
+        " fix: start one, as: toril worker MODULE; or raise timeout="
     )
 
 
