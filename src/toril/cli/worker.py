@@ -37,7 +37,6 @@ _BURST_LOOK_S: Final = 0.2
 class Wishes:
     """What was asked for on the command line."""
 
-    target: str
     queues: tuple[str, ...]
     concurrency: int | None
     burst: bool
@@ -77,7 +76,6 @@ def command(
     toril worker tasks --burst
     """
     wishes = Wishes(
-        target=target,
         queues=queues,
         concurrency=concurrency,
         burst=burst,
@@ -89,20 +87,21 @@ def command(
         from toril.cli.processes import supervise
 
         return supervise(output, sys.argv[1:], processes)
+    from toril.cli.find import find
+
+    found = find(target)  # before there is a loop: a module may run one of its own
     with suppress(ImportError):
         import uvloop
 
-        return uvloop.run(work(output, wishes))
-    return asyncio.run(work(output, wishes))
+        return uvloop.run(work(output, wishes, found))
+    return asyncio.run(work(output, wishes, found))
 
 
-async def work(output: Output, wishes: Wishes) -> int:
+async def work(output: Output, wishes: Wishes, found: Found) -> int:
     """Run until a signal, or with --burst until nothing is left."""
-    from toril.cli.find import find
     from toril.cli.lines import Spare, Tally, summarise
     from toril.logs import configure_logs
 
-    found = find(wishes.target)
     inner = _collector(found, wishes.metrics_port)
     tally, spare = Tally(inner), Spare()
     app, workers = _workers(found, wishes, cast("MetricsCollector", tally))
