@@ -16,17 +16,17 @@ CODES: Final = {
     "E01": (
         "The storage does not answer",
         (
-            "Nothing listens there, or the way to it is cut. Workers keep trying and lose nothing."
-            " Where the message says that the effect is unknown, the call may be repeated: it has"
-            " no second effect."
+            "Nothing listens there, or the way to it is cut. Workers keep trying and lose"
+            " nothing. Where the message says that the effect is unknown, the call may be"
+            " repeated: it has no second effect."
         ),
         "Start the server, set TORIL_URL, or leave it out to use the embedded one.",
     ),
     "E02": (
         "The module cannot be imported",
         (
-            "The name is wrong, or the module itself raises while it is imported; then the message"
-            " names its line, and --traceback shows the way to it."
+            "The name is wrong, or the module itself raises while it is imported; then the"
+            " message names its line, and --traceback shows the way to it."
         ),
         "Name it as Python does, from its root: toril worker shop.jobs:app",
     ),
@@ -43,8 +43,8 @@ CODES: Final = {
     "E05": (
         "No handler for this name",
         (
-            "The job asks for a task that this worker does not know. It is kept among the failed,"
-            " and whoever waits for its result hears of it at once."
+            "The job asks for a task that this worker does not know. It is kept among the"
+            " failed, and whoever waits for its result hears of it at once."
         ),
         "Deploy the task, then: toril job retry QUEUE ID",
     ),
@@ -56,9 +56,10 @@ CODES: Final = {
     "E07": (
         "A habit from another library",
         (
-            "Celery's .delay(…), Dramatiq's .send(…) and taskiq's .kiq(…) are await task.enqueue(…);"
-            " .apply_async(…, countdown=5) is await task.options(delay=5).enqueue(…); RQ's"
-            " queue.enqueue(task, …) is await task.enqueue(…); .get() is await job.result()."
+            "Celery's .delay(…), Dramatiq's .send(…) and taskiq's .kiq(…) are await"
+            " task.enqueue(…); .apply_async(…, countdown=5) is await"
+            " task.options(delay=5).enqueue(…); RQ's queue.enqueue(task, …) is await"
+            " task.enqueue(…); .get() is await job.result()."
         ),
         "Write: await task.enqueue(…), with options before it: task.options(delay=5).enqueue(…)",
     ),
@@ -70,19 +71,19 @@ CODES: Final = {
     "E09": (
         "No result in time",
         (
-            "The message says why. Nobody serves the queue: start a worker. It waits at a position:"
-            " the workers are busy. It failed: toril job show tells with what. It is not there: it"
-            " was never added, or it is over and past its result_ttl. A job that was waited for in"
-            " vain goes on."
+            "The message says why. Nobody serves the queue: start a worker. It waits at a"
+            " position: the workers are busy. It failed: toril job show tells with what. It is"
+            " not there: it was never added, or it is over and past its result_ttl. A job that"
+            " was waited for in vain goes on."
         ),
         "Start a worker, wait longer (timeout=), or keep results longer (result_ttl=).",
     ),
     "E10": (
         "The event loop was blocked",
         (
-            "A handler kept the event loop for seconds, at the line that is named: the worker's other"
-            " jobs stood still meanwhile. On a server and on files a thread renews their leases, in"
-            " memory nothing does."
+            "A handler kept the event loop for seconds, at the line that is named: the worker's"
+            " other jobs stood still meanwhile. On a server and on files a thread renews their"
+            " leases, in memory nothing does."
         ),
         "Write it as plain def, which runs in a thread, or use asyncio.to_thread.",
     ),
@@ -94,9 +95,9 @@ CODES: Final = {
     "E12": (
         "An option is out of range",
         (
-            "Durations are seconds or timedelta, not milliseconds; priority 1 is the most urgent, 0"
-            " is none; a datetime needs a time zone. What is only unlikely is a TorilWarning, and the"
-            " job is queued."
+            "Durations are seconds or timedelta, not milliseconds; priority 1 is the most"
+            " urgent, 0 is none; a datetime needs a time zone. What is only unlikely is a"
+            " TorilWarning, and the job is queued."
         ),
         "See the range in the message; write a long duration as timedelta(…).",
     ),
@@ -113,9 +114,10 @@ CODES: Final = {
     "E15": (
         "The wrong server or storage",
         (
-            "It is too old (Redis 7.0, Valkey 7.2), a read-only replica, asks for a login, may delete"
-            " jobs (maxmemory-policy other than noeviction), spreads a queue over a cluster, or lives"
-            " where others cannot see it: memory: in one process, a socket or a file on one machine."
+            "It is too old (Redis 7.0, Valkey 7.2), a read-only replica, asks for a login, may"
+            " delete jobs (maxmemory-policy other than noeviction), spreads a queue over a"
+            " cluster, or lives where others cannot see it: memory: in one process, a socket or"
+            " a file on one machine."
         ),
         "See the message; toril doctor checks a server.",
     ),
