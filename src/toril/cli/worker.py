@@ -99,7 +99,7 @@ def command(
 
 async def work(output: Output, wishes: Wishes, found: Found) -> int:
     """Run until a signal, or with --burst until nothing is left."""
-    from toril.cli.lines import Spare, Tally, summarise
+    from toril.cli.lines import Discreet, Spare, Tally, TerminalFormatter, summarise
     from toril.logs import configure_logs
 
     inner = _collector(found, wishes.metrics_port)
@@ -109,6 +109,10 @@ async def work(output: Output, wishes: Wishes, found: Found) -> int:
     level = logging.DEBUG if output.level > NORMAL else level
     handler = configure_logs("json" if wishes.log_format == "json" else "text", level, output.err)
     handler.addFilter(spare)
+    if wishes.log_format == "text" and output.level <= NORMAL:
+        handler.addFilter(Discreet())
+        if output.err.isatty():
+            handler.setFormatter(TerminalFormatter(output.err))
     began = time.monotonic()
     output.say(_banner(workers))
     stop = _Stop(workers, output)
@@ -231,7 +235,8 @@ class _Stop:
             self._output.say("stopping now; running jobs go back in line")
         else:
             active = sum(worker.active for worker in self._workers)
-            self._output.say(f"stopping; {active} running jobs may finish, Ctrl-C again: at once")
+            jobs = f"{active} running job{'s' * (active != 1)}"
+            self._output.say(f"stopping; {jobs} may finish, Ctrl-C again: at once")
         grace = 0.0 if self._asked else None
         self._asked = True
         for worker in self._workers:
