@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 from toril.errors import InvalidOption, StorageError
 from toril.job import State
 from toril.prometheus import PrometheusMetrics
+from toril.queue import Queue
 from toril.worker import Worker, WorkerState
 
 _REQUEST_LIMIT: Final = 8192
@@ -124,13 +125,18 @@ class Exporter:
         for queue in {worker.queue.name: worker.queue for worker in self._workers}.values():
             try:
                 async with asyncio.timeout(_LOOK_S):
-                    counts = await queue.get_job_counts()
-                    paused = await queue.is_paused()
-                    first = await queue.get_jobs(State.WAITING, 0, 1)
+                    await gauge(self._metrics, queue)
             except (StorageError, TimeoutError):
                 continue
-            for state in State:
-                self._metrics.set_queue_length(queue.name, state.value, counts.of(state))
-            now = queue.clock.now_ms() / 1000
-            age = max(0.0, now - first[0].created_at.timestamp()) if first else 0.0
-            self._metrics.set_queue_state(queue.name, paused, age)
+
+
+async def gauge(metrics: PrometheusMetrics, queue: Queue[Any, Any]) -> None:
+    """Set the gauges of a queue to what it holds now."""
+    counts = await queue.get_job_counts()
+    paused = await queue.is_paused()
+    first = await queue.get_jobs(State.WAITING, 0, 1)
+    for state in State:
+        metrics.set_queue_length(queue.name, state.value, counts.of(state))
+    now = queue.clock.now_ms() / 1000
+    age = max(0.0, now - first[0].created_at.timestamp()) if first else 0.0
+    metrics.set_queue_state(queue.name, paused, age)

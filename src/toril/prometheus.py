@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from toril._version import __version__
@@ -15,6 +16,12 @@ _NAMES: Final = 100
 """So many job names get a series of their own; the others share one, as labels must be bounded."""
 
 OTHER: Final = "other"
+STORAGE_GAUGES: Final = (
+    *("bullmq_queue_length", "bullmq_job_count", "toril_queue_jobs"),
+    *("toril_queue_oldest_waiting_seconds", "toril_queue_paused"),
+    *("toril_storage_up", "toril_build_info"),
+)
+"""What a look at the storage tells; the rest is known to workers only."""
 _SECONDS: Final = (
     *(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0),
@@ -95,11 +102,12 @@ class PrometheusMetrics:
         build = gauge("toril_build_info", "Always 1", "version", "protocol")
         build.labels(__version__, "bullmq-5.62").set(1)
 
-    def render(self) -> bytes:
-        """Write all metrics in Prometheus' text format."""
+    def render(self, names: Sequence[str] | None = None) -> bytes:
+        """Write all metrics, or some, in Prometheus' text format."""
         from prometheus_client import generate_latest
 
-        return generate_latest(self.registry)
+        chosen = self.registry if names is None else self.registry.restricted_registry(names)
+        return generate_latest(chosen)
 
     # -- MetricsCollector ------------------------------------------------------------------
 

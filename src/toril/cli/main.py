@@ -22,6 +22,7 @@ from toril.errors import StorageUnavailable, TorilWarning
 
 COMMANDS = {
     "demo": Lazy(home="toril.cli.demo", name="command", help="See it work, then a report of it."),
+    "init": Lazy(home="toril.cli.init", name="command", help="Make a small project that works."),
     "worker": Lazy(home="toril.cli.worker", name="command", help="Work the jobs of an app."),
     "call": Lazy(home="toril.cli.call", name="command", help="Run a task and print its result."),
     "enqueue": Lazy(home="toril.cli.enqueue", name="command", help="Hand in jobs."),
@@ -29,6 +30,12 @@ COMMANDS = {
     "job": Lazy(home="toril.cli.jobs", name="job", help="Look at one job and decide on it."),
     "queue": Lazy(home="toril.cli.queues", name="queue", help="Look at queues and tend them."),
     "top": Lazy(home="toril.cli.top", name="command", help="Show all queues live."),
+    "doctor": Lazy(
+        home="toril.cli.doctor", name="command", help="Check the storage and its queues."
+    ),
+    "metrics": Lazy(
+        home="toril.cli.metrics", name="command", help="Print gauges as Prometheus reads them."
+    ),
     "server": Lazy(home="toril.cli.server", name="server", help="The Valkey inside."),
     "explain": Lazy(home="toril.cli.explain", name="command", help="Explain a code."),
     "spark": Lazy(

@@ -27,13 +27,18 @@ def url_of(at: At) -> str:
 
 def open_at(at: At) -> Storage:
     """Make the storage; a memory storage is refused, as it would be empty and gone at the end."""
+    return open_storage(shared_url_of(at))
+
+
+def shared_url_of(at: At) -> str:
+    """Give the whole URL of a storage that other processes see, too; for opening only."""
     url = url_of(at)
     if url.startswith("memory:"):
         raise InvalidOption(
             "toril[E15] MemoryStorage lives in one process; a command cannot see another's."
             " fix: use embedded:, file:path or a server's URL"
         )
-    return open_storage(url)
+    return url
 
 
 def at_queue(command: Callable[..., Coroutine[Any, Any, int | None]]) -> Callback:

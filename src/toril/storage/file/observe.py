@@ -111,6 +111,15 @@ def workers(shelf: Shelf) -> list[WorkerInfo]:
     ]
 
 
+def lapsed(shelf: Shelf, most: int) -> list[str]:
+    """Name running jobs whose lease is over, at most so many."""
+    found = shelf.db.execute(
+        "SELECT id FROM jobs WHERE queue = ? AND state = ? AND lease_until_ms <= ? LIMIT ?",
+        (shelf.key, ACTIVE, shelf.now, most),
+    )
+    return [job_id for (job_id,) in found]
+
+
 def queues(db: sqlite3.Connection) -> list[str]:
     """Name the queues that hold anything."""
     found = db.execute(

@@ -337,6 +337,10 @@ class FileStorage:
         """Name the queues that hold anything."""
         return await self._at_work().reader.ask("", lambda _shelf, db: observe.queues(db))
 
+    async def lapsed(self, queue: str, most: int) -> Sequence[str]:
+        """Name running jobs whose lease is over, for a look at the storage's health."""
+        return await self._look(queue, lambda q: observe.lapsed(q, most), [])
+
     async def workers(self, queue: str) -> Sequence[WorkerInfo]:
         """Name the workers seen lately."""
         return await self._look(queue, observe.workers, [])
