@@ -136,11 +136,11 @@ def check(done: Done, code: str, exit: int, *said: str) -> None:
         assert text in done.err
 
 
-def ask(server: Server, *words: str) -> None:
+def ask(server: Server, *words: str, answer: bytes = b"+OK") -> None:
     """Have the server do something to itself."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as link:
         link.sendall((" ".join(words) + "\r\n").encode())
-        assert link.recv(100).startswith(b"+OK")
+        assert link.recv(100).startswith(answer)
 
 
 @contextmanager
@@ -373,6 +373,25 @@ def test_e12_options_that_are_not_meant_or_not_allowed(url: str) -> None:
     )
     wrong = toril("enqueue", "mail", "1", "--priority", "-1", TORIL_URL=url)
     check(wrong, "E12", 2, "priority=-1: allowed 0..2097151; 1 = most urgent, 0 = none")
+
+
+def test_e13_node_and_python_that_do_not_see_each_other(server: Server) -> None:
+    theirs = f"bullmq+{server.url}?prefix=bull2&hash_tag=off"
+    with SyncQueue[object, object]("post", theirs) as queue:
+        queue.add_bulk([NewJob(name="send", data=number) for number in range(1204)])
+    ask(server, "HSET", "bull2:post:meta", "version", "bullmq:5.62.0", answer=b":")
+    done = toril("doctor", "post", "-q", "--url", f"bullmq+{server.url}?hash_tag=off")
+    assert done.code == 1, done.err
+    assert done.err == ""
+    found = [line for line in done.out.splitlines() if "toril[E13]" in line]
+    assert len(done.out.splitlines()) <= 6
+    assert found == [
+        (
+            "problem  place        toril[E13] queue 'post' has no keys under prefix 'bull'; found"
+            " 'bull2:post' (1,204 waiting), written by a Node client"
+        )
+    ]
+    assert 'fix: prefix="bull2"' in done.out
 
 
 def test_e14_an_extra_that_is_missing(folder: Path, url: str, tmp_path: Path) -> None:

@@ -147,6 +147,8 @@ def test_ctrl_c_twice_hands_jobs_back_and_the_live_table_ends_with_one(person: P
             assert top.end() == 130
             person.measure(top)
             assert golden(top).startswith(TOP)
+        checked = person.see("doctor")
+        assert re.search(r"^0 problems, \d+ warnings?, \d+ ok at embedded:HOME$", checked, re.M)
         worker.ctrl_c()
         worker.until("stopping")
         worker.ctrl_c()

@@ -15,6 +15,7 @@ from toril.cli.errors import FAILED, FINE
 from toril.cli.options import At, placed, speaking
 from toril.cli.output import QUIET, Output
 from toril.cli.place import shared_url_of
+from toril.cli.width import fit, width_of
 from toril.doctor.examine import examine, mend
 from toril.doctor.finding import Bounds, Finding, Level, Report
 from toril.text import printable
@@ -62,7 +63,7 @@ def command(
     elif fix:
         output.say("nothing that --fix could mend")
     _show(output, report)
-    output.result(_summary(report), _document(report, done))
+    output.result(fit(_summary(report), width_of(output.out)), _document(report, done))
     output.detail(f"looked at up to {bounds.entries:,} entries and {bounds.keys:,} keys")
     return FAILED if report.of(Level.PROBLEM) else FINE
 
