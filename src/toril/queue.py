@@ -37,6 +37,7 @@ from toril.errors import (
 from toril.hooks import HOOK_KINDS, H, Hook, HookKind
 from toril.ids import check_name, ulid, ulids
 from toril.job import In, Job, JobSpec, JobStatus, Out, State, Terms
+from toril.late import late, why_late
 from toril.options import JobOptions, JobOverrides, WaitOverrides
 from toril.quick import maker
 from toril.retry import Seconds, to_ms, to_seconds
@@ -57,7 +58,6 @@ RESULT_TTL_S: Final = 3600.0
 """How long the reliable verbs keep a finished job, unless told otherwise."""
 
 _LAST_LOOK_S: Final = 1.0
-_PAGE: Final = 100
 
 _new_spec: Final = maker(JobSpec)
 
@@ -426,7 +426,7 @@ class Queue(TendedQueue[In, Out]):
         try:
             if not await wait_future(self.clock, looking, _LAST_LOOK_S):
                 away = f"{self.storage.url} does not answer"
-                raise WaitTimeout(f"{_late(job_id, limit_s)}: {away}", job_id=job_id)
+                raise WaitTimeout(f"{late(job_id, limit_s)}: {away}", job_id=job_id)
         finally:
             looking.cancel()
         return looking.result()
@@ -438,7 +438,8 @@ class Queue(TendedQueue[In, Out]):
         except StorageError:
             endings = ()
         if not endings:
-            raise WaitTimeout(await self._why_late(job_id, limit_s), job_id=job_id)
+            why = await why_late(self.storage, self.name, job_id, self.serving)
+            raise WaitTimeout(f"{late(job_id, limit_s)}: {why}", job_id=job_id)
         return endings[0]
 
     def _unwrap(self, ending: Ending) -> Out:
@@ -456,44 +457,6 @@ class Queue(TendedQueue[In, Out]):
                 job_id=job_id,
             )
         raise JobFailed(failure.told(job_id), job_id=job_id, original_error=failure)
-
-    async def _why_late(self, job_id: str, limit_s: float) -> str:
-        """Explain a missing result as far as the storage can tell."""
-        late = _late(job_id, limit_s)
-        try:
-            (record,) = await self.storage.get(self.name, [job_id])
-            workers = await self.storage.workers(self.name)
-            if record is None:
-                return f"{late}: it is no longer in queue {self.name!r}"
-            place = await self._place_in_line(job_id, record.state)
-        except StorageError as error:
-            return f"{late}: {error}"
-        if not workers:
-            return (
-                f"{late}: it is {record.state}{place}, and no worker serves queue {self.name!r}."
-                f" fix: start one, as: toril worker {self.serving}; or raise timeout="
-            )
-        served = f"{len(workers)} worker{'s serve' if len(workers) > 1 else ' serves'} the queue"
-        return (
-            f"{late}: it is {record.state}{place}, {served}."
-            " fix: wait longer with timeout=, or start more workers"
-        )
-
-    async def _place_in_line(self, job_id: str, state: State) -> str:
-        """Say how many jobs run before one that waits, as far as a look at a thousand tells."""
-        if state not in (State.WAITING, State.PRIORITIZED):
-            return ""
-        ahead = 0
-        if state is State.PRIORITIZED:
-            ahead = (await self.storage.counts(self.name)).of(State.WAITING)
-        for start in range(0, BATCH, _PAGE):
-            page = await self.storage.peek(self.name, state, start, start + _PAGE)
-            for number, record in enumerate(page, ahead + start + 1):
-                if record.spec.id == job_id:
-                    return f" at position {number:,}"
-            if len(page) < _PAGE:
-                return ""
-        return f" behind {ahead + BATCH:,} others or more"
 
     async def get_result(self, id: str, default: Out | None = None) -> Out | None:
         """Return the result of a completed job, `default` while there is none.
@@ -566,10 +529,6 @@ class Queue(TendedQueue[In, Out]):
             return hook
 
         return register
-
-
-def _late(job_id: str, limit_s: float) -> str:
-    return f"toril[E09] no result for job {job_id!r} after {limit_s:g} s"
 
 
 def find_storage(storage: Storage | str | None) -> Storage:

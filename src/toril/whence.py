@@ -12,6 +12,7 @@ from typing import Final
 
 from toril.text import printable
 
+_COROUTINE: Final = 0x80  # inspect.CO_COROUTINE, without its import
 _OWN: Final = str(Path(__file__).parent) + os.sep
 _STANDARD: Final = str(Path(os.__file__).parent) + os.sep
 _INSTALLED: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -62,7 +63,14 @@ def running_line(innermost: FrameType) -> str:
 
 
 def _caller() -> FrameType | None:
-    return next((one for one in _outwards(sys._getframe(2)) if not _foreign(one)), None)
+    awaited = False
+    for frame in _outwards(sys._getframe(2)):
+        is_coroutine = bool(frame.f_code.co_flags & _COROUTINE)
+        if not _foreign(frame):
+            # A coroutine of ours that no other one awaits was called by an event loop.
+            return frame if is_coroutine or not awaited else None
+        awaited = awaited or is_coroutine
+    return None
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

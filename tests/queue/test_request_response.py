@@ -290,6 +290,24 @@ async def test_with_a_worker_the_timeout_tells_the_state_and_the_job_goes_on(
     assert await queue.wait_until_finished("job-1") == "done"
 
 
+async def test_a_job_that_waits_is_told_by_its_place_in_line(
+    queue: AnyQueue, clock: ManualClock
+) -> None:
+    for number in range(120):
+        await queue.add("send", number)
+    for priority in (1, 2):
+        await queue.add("send", priority, priority=priority)
+    late = [
+        asyncio.create_task(queue.enqueue_and_wait(id, None, timeout=1, priority=priority))
+        for id, priority in (("plain", 0), ("urgent", 1))
+    ]
+    await clock.advance(1)
+    with pytest.raises(WaitTimeout, match="it is waiting at position 121, and no worker"):
+        await late[0]
+    with pytest.raises(WaitTimeout, match="it is prioritized at position 123, and no worker"):
+        await late[1]
+
+
 async def test_a_delayed_job_is_named_delayed_when_it_is_late(
     queue: AnyQueue, work: Work, clock: ManualClock
 ) -> None:

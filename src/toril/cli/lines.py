@@ -98,13 +98,12 @@ class TerminalFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the record no wider than the terminal is now."""
-        event = getattr(record, "event", "")
+        event, width = getattr(record, "event", ""), width_of(self._stream)
+        if record.exc_info or not record.name.startswith("toril"):
+            return fit(self._whole.format(record), width)
         sign = _SIGNS.get(event, "!" if record.levelno >= logging.WARNING else "·")
         when = datetime.fromtimestamp(record.created).astimezone()
-        if record.exc_info or not record.name.startswith("toril"):
-            return self._whole.format(record)
         text = f"{when:%H:%M:%S} {sign} {_short(record, event)}"
-        width = width_of(self._stream)
         return cut(text, width) if event in _ONE_LINE else fit(text, width, _INDENT)
 
 
