@@ -164,6 +164,15 @@ class Lab:
         """Make a repeatable as versions before 5 left it: its options are its name."""
         self._client.zadd(self.key("repeat"), {key: 1000})
 
+    def lose(self, stem: str) -> None:
+        """Delete the jobs whose ids begin so, and nothing else, from where jobs wait."""
+        delayed, wait = self.key("delayed"), self.key("wait")
+        waiting: Any = self._client.lrange(wait, 0, -1)
+        for job_id in (one for one in (*self.ids("delayed"), *waiting) if one.startswith(stem)):
+            self._client.zrem(delayed, job_id)
+            self._client.lrem(wait, 0, job_id)
+            self._client.delete(self.key(job_id))
+
     def ids(self, state: str) -> list[str]:
         """The ids in a sorted set, lowest score first."""
         found: Any = self._client.zrange(self.key(state), 0, -1)

@@ -13,6 +13,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +27,9 @@ _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 class Terminal:
     """One command on a pseudo-terminal, which is also the one that Ctrl-C goes to."""
 
-    def __init__(self, columns: int, *args: str, cwd: Path, **environment: str) -> None:
+    def __init__(
+        self, columns: int, *args: str, cwd: Path | None = None, **environment: str
+    ) -> None:
         self._ours, theirs = pty.openpty()
         ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         inherited = {k: v for k, v in os.environ.items() if k not in _NOT_ASKED}
@@ -61,9 +64,13 @@ class Terminal:
         while not shown(self.text):
             assert self._read(deadline - time.monotonic()), f"{seen!r} not in:\n{self.text}"
 
+    def enter(self, text: str) -> None:
+        """Type something."""
+        os.write(self._ours, text.encode())
+
     def ctrl_c(self) -> None:
         """Press Ctrl-C."""
-        os.write(self._ours, b"\x03")
+        self.enter("\x03")
 
     def end(self) -> int:
         """Read to the end and give the exit code."""
@@ -94,6 +101,28 @@ class Terminal:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
         os.close(self._ours)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a run left on the terminal."""
+
+    code: int
+    text: str
+
+    @property
+    def lines(self) -> list[str]:
+        """Its lines."""
+        return self.text.splitlines()
+
+
+def on_terminal(
+    columns: int, *args: str, typed: str = "", cwd: Path | None = None, **environment: str
+) -> Shown:
+    """Run `toril` to its end; `typed` is what its user types."""
+    with Terminal(columns, *args, cwd=cwd, **environment) as terminal:
+        terminal.enter(typed)
+        return Shown(code=terminal.end(), text=terminal.text)
 
 
 def _take_terminal() -> None:

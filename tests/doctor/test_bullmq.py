@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.doctor.conftest import Case, bad, found
 from toril.doctor.finding import Level
-from toril.job import State
 
 HOUR_MS = 3_600_000
 LATER_MS = 4_102_444_800_000
@@ -43,24 +42,6 @@ async def test_jobs_beside_the_line_are_found_and_put_into_it(bull: Case) -> Non
     assert await bull.mend(report) == ["mail: put its waiting jobs into one line"]
     assert bull.raw.lrange(bull.key("wait"), 0, -1) == [b"j2", b"j1", b"j0"]
     assert bad(await bull.look()) == ["workers"]
-
-
-async def test_dedup_keys_of_jobs_that_are_gone_are_found_and_freed(bull: Case) -> None:
-    async with bull.queue as queue:
-        for name in ("a", "b"):
-            await queue.add("n", 1, id=f"job-{name}", delay=3600, dedup=name)
-    bull.raw.set(bull.key("de:brief"), "job-gone", px=60_000)
-    bull.raw.zrem(bull.key("delayed"), "job-a")
-    bull.raw.delete(bull.key("job-a"))
-    report = await bull.look()
-    dedup = found(report, "dedup")
-    assert (dedup.level, dedup.count) == (Level.PROBLEM, 1)
-    assert dedup.text.startswith("1 dedup key is held by jobs that are gone")
-    assert await bull.mend(report) == ["mail: freed 1 dedup keys"]
-    assert bad(await bull.look()) == []
-    async with bull.queue as queue:
-        await queue.add("n", 2, id="job-c", delay=3600, dedup="a")
-        assert (await queue.get_job_counts()).of(State.DELAYED) == 2
 
 
 async def test_a_scheduler_without_a_next_job_is_found(bull: Case) -> None:
@@ -102,6 +83,16 @@ async def test_a_job_whose_scheduler_is_gone_is_a_warning(bull: Case) -> None:
     schedulers = found(await bull.look(), "schedulers")
     assert (schedulers.level, schedulers.count) == (Level.WARNING, 1)
     assert "1 job of schedulers that are gone: repeat:gone:" in schedulers.text
+
+
+async def test_a_search_among_too_many_keys_is_cut_and_says_so(bull: Case) -> None:
+    await begin(bull)
+    stem = bull.base.partition(":")[0]
+    bull.raw.mset({f"{stem}-x{number}": 1 for number in range(3000)})
+    report = await bull.look(limit=1)
+    cut = "(looked at 10 keys, there are more)"
+    assert found(report, "dedup").text.endswith(cut)
+    assert found(report, "records").text.endswith("there are more)")
 
 
 async def test_a_queue_without_schedulers_gets_no_line_about_them(bull: Case) -> None:

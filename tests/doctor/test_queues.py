@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.doctor.conftest import Case, bad, found
-from toril import JobContext, Worker
+from toril import Dedup, JobContext, Worker
 from toril.doctor.finding import Level
 from toril.ids import token
 from toril.job import State
@@ -143,7 +143,7 @@ async def test_a_job_nobody_holds_is_put_back_in_line(case: Case) -> None:
         report = await case.look()
         leases = found(report, "leases")
         assert (leases.level, leases.count) == (Level.PROBLEM, 2)
-        assert leases.text.startswith("2 jobs in active whose lease is over")
+        assert leases.text.startswith("2 jobs in active have no owner, their leases are over: ")
         assert leases.fix == "toril worker APP, or toril doctor --fix, which puts them back"
         assert await case.mend(report) == ["mail: put 2 jobs back in line"]
         counts = await queue.get_job_counts()
@@ -158,7 +158,26 @@ async def test_where_workers_are_they_recover_such_a_job(case: Case) -> None:
         case.raw.delete(case.key("j0:lock"))
         leases = found(await case.look(), "leases")
     assert (leases.level, leases.count) == (Level.WARNING, 1)
-    assert leases.text.endswith("j0; its workers look for them every 30 s")
+    assert leases.text.endswith("j0; its workers look for such jobs every 30 s")
+
+
+async def test_dedup_keys_of_jobs_that_are_gone_are_found_and_freed(case: Case) -> None:
+    async with case.queue as queue:
+        for name in ("a", "b"):
+            await queue.add("n", 1, id=f"job-{name}", delay=3600, dedup=name)
+        await queue.add("n", 1, id="brief", delay=3600, dedup=Dedup("brief", ttl=60))
+    for name in ("job-a", "brief"):
+        case.raw.zrem(case.key("delayed"), name)
+        forget_record(case, name)
+    report = await case.look()
+    dedup = found(report, "dedup")
+    assert (dedup.level, dedup.count) == (Level.PROBLEM, 1)
+    assert dedup.text.startswith("1 dedup key is held by jobs that are gone")
+    assert await case.mend(report) == ["mail: freed 1 dedup keys"]
+    assert bad(await case.look()) == []
+    async with case.queue as queue:
+        await queue.add("n", 2, id="job-c", delay=3600, dedup="a")
+        assert (await queue.get_job_counts()).of(State.DELAYED) == 2
 
 
 async def test_a_paused_queue_with_a_backlog_is_a_warning(case: Case) -> None:
@@ -204,9 +223,9 @@ async def test_damaged_records_are_told(lean: Case) -> None:
         lean.raw.hset(lean.key("jobs"), "j0", b"\xc1 no record")
         broken = found(await lean.look(), "broken")
         assert (broken.level, broken.count) == (Level.WARNING, 1)
-        assert "1 records cannot be read: j0" in broken.text
+        assert "1 record cannot be read: j0" in broken.text
         await queue.storage.claim("mail", wish())
-    assert "what was left of them is in" in found(await lean.look(), "broken").text
+    assert "what was left is in" in found(await lean.look(), "broken").text
 
 
 async def test_a_newer_layout_is_not_touched(lean: Case) -> None:

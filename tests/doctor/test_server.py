@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from redis import Redis
 
 from tests.doctor.conftest import found
 from tests.resp.nodes import wait_for
-from tests.servers import SAFE, Server, valkey_binary
+from tests.resp.watch import watched_master
+from tests.servers import SAFE, Server, redis_binary, valkey_binary
 from toril import Queue
 from toril.doctor.examine import examine
 from toril.doctor.facts import Facts
@@ -156,6 +158,57 @@ async def test_a_user_who_may_not_ask_is_told_what_can_be_seen(server: Server, r
     report = await examine(f"redis://ada:word@127.0.0.1:{server.port}")
     assert "may not see" in found(report, "access").text
     assert "word" not in str(report)
+
+
+@pytest.mark.parametrize(
+    ("layout", "lacking", "refused"),
+    [
+        ("bullmq+", ("scan",), ["queues", "records", "dedup"]),
+        ("bullmq+", ("pttl",), ["dedup"]),
+        ("bullmq+", ("lrange",), ["lines"]),
+        ("", ("hscan",), ["records"]),
+        ("", ("scan", "lpos"), ["queues", "dedup"]),
+    ],
+)
+async def test_a_check_that_a_user_may_not_make_does_not_end_the_others(
+    server: Server, raw: Any, layout: str, lacking: tuple[str, ...], refused: list[str]
+) -> None:
+    async with Queue[int, int]("mail", f"{layout}{server.url}") as queue:
+        await queue.add("n", 1, delay=3600, dedup="k")
+    minus = [f"-{name}" for name in lacking]
+    raw.execute_command("ACL", "SETUSER", "ada", "on", ">word", "~*", "&*", "+@all", *minus)
+    report = await examine(f"{layout}redis://ada:word@127.0.0.1:{server.port}", ["mail"])
+    assert report.of(Level.PROBLEM) == []
+    warnings = report.of(Level.WARNING)
+    assert [one.check for one in warnings] == refused
+    assert all("not looked at: this user has no permissions" in one.text for one in warnings)
+
+
+async def test_a_queue_a_user_may_not_read_is_still_named(server: Server, raw: Any) -> None:
+    raw.hset("bull:mail:meta", "version", "bullmq:5.62.0")
+    raw.execute_command("ACL", "SETUSER", "ada", "on", ">word", "~bull:{*", "&*", "+@all")
+    report = await examine(f"bullmq+redis://ada:word@127.0.0.1:{server.port}", ["mail"])
+    assert found(report, "place").text.endswith("found 'bull:mail' (this user may not read it)")
+
+
+async def test_redis_is_checked_like_valkey() -> None:
+    with Server(redis_binary(), *SAFE) as redis:
+        async with Queue[int, int]("mail", redis.url) as queue:
+            await queue.add("n", 1, delay=3600)
+        report = await examine(redis.url)
+    assert found(report, "version").text.startswith("redis ")
+    assert {one.level for one in report.findings if one.check != "version"} == {Level.OK}
+
+
+async def test_a_master_behind_sentinels_is_checked(tmp_path: Path) -> None:
+    with watched_master(tmp_path) as watched:
+        url = f"redis+sentinel://127.0.0.1:{watched.port}/main"
+        async with Queue[int, int]("mail", url) as queue:
+            await queue.add("n", 1, delay=3600)
+        report = await examine(url)
+    assert f"at 127.0.0.1:{watched.master.port}" in found(report, "version").text
+    assert "1 replica" in found(report, "replication").text
+    assert found(report, "records").level is Level.OK
 
 
 @pytest.mark.parametrize(

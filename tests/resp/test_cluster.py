@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator
 
@@ -93,6 +94,28 @@ async def test_keys_go_to_their_nodes(three: list[Server], connect: Connect) -> 
     sizes = [await client.call_at(name, "DBSIZE") for name in names]
     assert sum(int(str(size)) for size in sizes) >= 300
     assert all(sizes)
+
+
+async def test_asking_nodes_again_and_again_does_not_read_the_map_each_time(
+    three: list[Server], connect: Connect
+) -> None:
+    client = await connect(url_of(three))
+    names = await client.pick_nodes()
+    before = maps_read(three)
+    for _ in range(20):
+        for name in names:
+            assert await client.call_at(name, "PING") == b"PONG"
+    assert maps_read(three) == before
+
+
+def maps_read(servers: list[Server]) -> int:
+    """How often the servers were asked who serves what."""
+    total = 0
+    for server in servers:
+        stats = ask(server, "INFO", "commandstats")
+        assert isinstance(stats, bytes)
+        total += sum(map(int, re.findall(rb"cmdstat_cluster\|slots:calls=(\d+)", stats)))
+    return total
 
 
 async def test_pipelines_and_waits_work(three: list[Server], connect: Connect) -> None:

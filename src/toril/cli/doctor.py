@@ -15,7 +15,6 @@ from toril.cli.errors import FAILED, FINE
 from toril.cli.options import At, placed, speaking
 from toril.cli.output import QUIET, Output
 from toril.cli.place import shared_url_of
-from toril.cli.width import fit, width_of
 from toril.doctor.examine import examine, mend
 from toril.doctor.finding import Bounds, Finding, Level, Report
 from toril.text import printable
@@ -54,7 +53,8 @@ def command(
     report = asyncio.run(examine(url, queues, bounds))
     done: list[str] = []
     if fix and report.remedies:
-        _show(output, report)
+        if not yes:
+            _show(output, report)
         confirm(output, f"Mend {len(report.remedies)} of these findings?", yes)
         done = asyncio.run(mend(url, report.remedies, bounds))
         for text in done:
@@ -63,7 +63,8 @@ def command(
     elif fix:
         output.say("nothing that --fix could mend")
     _show(output, report)
-    output.result(fit(_summary(report), width_of(output.out)), _document(report, done))
+    summary = _wrap(_summary(report), "", "", _width(output))
+    output.result("\n".join(summary), _document(report, done))
     output.detail(f"looked at up to {bounds.entries:,} entries and {bounds.keys:,} keys")
     return FAILED if report.of(Level.PROBLEM) else FINE
 
@@ -71,12 +72,17 @@ def command(
 def _show(output: Output, report: Report) -> None:
     if output.json:
         return
-    width = shutil.get_terminal_size().columns if output.out.isatty() else _WIDE
+    width = _width(output)
     for finding in report.findings:
         if finding.level is Level.OK and output.level == QUIET:
             continue
         for line in lines(finding, width):
             output.line(line)
+
+
+def _width(output: Output) -> int:
+    """Fit a terminal; what goes into a file or a pipe has one line for each finding."""
+    return shutil.get_terminal_size().columns if output.out.isatty() else _WIDE
 
 
 def lines(finding: Finding, width: int) -> Iterator[str]:

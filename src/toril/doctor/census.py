@@ -54,12 +54,17 @@ class Census:
 
 
 async def count_queues(
-    client: Client, bounds: Bounds, *, name: str | None = None, db: int = 0
+    client: Client,
+    nodes: Sequence[str],
+    bounds: Bounds,
+    *,
+    name: str | None = None,
+    db: int = 0,
 ) -> Census:
     """Look for queues of any prefix; with `name` only for those of that name."""
     pattern = "*:meta" if name is None else f"*{glob(name)}*:meta"
     spots: set[Spot] = set()
-    walk = Walk(client, bounds.keys)
+    walk = Walk(client, nodes, bounds.keys)
     async for keys in walk.over(pattern, "hash"):
         found = (read_meta(key, db) for key in keys)
         spots |= {spot for spot in found if spot and name in (None, spot.bare)}
@@ -70,14 +75,15 @@ async def count_queues(
 class Walk:
     """Passes over the keys of all nodes, up to a bound; `cut` tells that it was reached."""
 
-    def __init__(self, client: Client, most: int) -> None:
+    def __init__(self, client: Client, nodes: Sequence[str], most: int) -> None:
         self._client = client
+        self._nodes = nodes
         self._left = most
         self.cut = False
 
     async def over(self, pattern: str, kind: str) -> AsyncIterator[Sequence[str]]:
         """Give the names that match, page by page; one may come twice."""
-        for node in await self._client.pick_nodes():
+        for node in self._nodes:
             cursor = b"0"
             while True:
                 if self._left <= 0:

@@ -157,6 +157,11 @@ def jobs(number: int) -> str:
     return "1 job" if number == 1 else f"{number:,} jobs"
 
 
+def them(number: int) -> str:
+    """Stand for one thing or many."""
+    return "it" if number == 1 else "them"
+
+
 def some(ids: Sequence[bytes], most: int = 3) -> str:
     """Name a few of many."""
     shown = ", ".join(printable(one.decode(errors="replace"), 60) for one in ids[:most])

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final, TypeVar, cast
 
 from toril.doctor.census import Spot
-from toril.doctor.finding import PAGE, Finding, Strike, ok, problem, some
+from toril.doctor.finding import PAGE, Finding, Strike, ok, problem, some, them
 from toril.doctor.lines import LINES, Line
 from toril.doctor.visit import Visit
 
@@ -29,7 +29,7 @@ async def check_ghosts(
             yield problem(
                 "ghosts",
                 f"{_entries(len(found), line.name)} no record: {some(found)}",
-                "toril doctor --fix takes them out",
+                f"toril doctor --fix takes {them(len(found))} out",
                 queue=queue,
                 count=len(found),
                 remedy=Strike(queue=queue, line=line.name, entries=tuple(found)),
@@ -83,9 +83,9 @@ async def _without_record(
     ]
 
 
-def pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
+def pages(items: Sequence[T], size: int = PAGE) -> Iterator[Sequence[T]]:
     """Cut a sequence into what one call takes."""
-    return (items[start : start + PAGE] for start in range(0, len(items), PAGE))
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def _entries(count: int, line: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from toril.doctor.census import Spot
-from toril.doctor.finding import Finding, Reap, jobs, ok, problem, some, warning
+from toril.doctor.finding import Finding, Reap, jobs, ok, problem, some, them, warning
 from toril.doctor.ghosts import pages
 from toril.doctor.lines import Line
 from toril.doctor.visit import Visit
@@ -44,25 +44,24 @@ def judge_lapsed(queue: str, lapsed: Sequence[bytes], workers: int) -> Finding:
     """Tell who will put such jobs back in line."""
     if not lapsed:
         return ok("leases", "every running job has an owner", queue)
-    text = (
-        f"{jobs(len(lapsed))} in active whose lease is over, so that nobody runs them:"
-        f" {some(lapsed)}"
-    )
+    count = len(lapsed)
+    owner = "has no owner, its lease is" if count == 1 else "have no owner, their leases are"
+    text = f"{jobs(count)} in active {owner} over: {some(lapsed)}"
     if workers:
         return warning(
             "leases",
-            f"{text}; its workers look for them every 30 s",
-            "wait for them, or toril doctor --fix, which puts them back at once",
+            f"{text}; its workers look for such jobs every 30 s",
+            f"wait, or toril doctor --fix, which puts {them(count)} back in line at once",
             queue=queue,
-            count=len(lapsed),
+            count=count,
             remedy=Reap(queue=queue),
         )
     return problem(
         "leases",
-        f"{text}; a worker would put them back in line, and there is none",
-        "toril worker APP, or toril doctor --fix, which puts them back",
+        f"{text}; a worker would put {them(count)} back in line, and there is none",
+        f"toril worker APP, or toril doctor --fix, which puts {them(count)} back",
         queue=queue,
-        count=len(lapsed),
+        count=count,
         remedy=Reap(queue=queue),
     )
 

@@ -6,16 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from toril.doctor.census import Spot, Walk, glob
-from toril.doctor.finding import PAGE, Finding, ok, problem, some, warning
+from toril.doctor.census import Spot, glob
+from toril.doctor.finding import PAGE, Finding, ok, problem, some, them, warning
 from toril.doctor.ghosts import pages
 from toril.doctor.lines import Line
 from toril.doctor.visit import Visit
 from toril.storage.bullmq.keys import OWN_KEYS, QUEUE_KEYS
 
 _SURE: Final = 100
-"""So many are looked up in whole lists; one line of a report needs no more."""
-_KEYS_PER_ENTRY: Final = 10
+"""So many are looked up at once, and in whole lists no more: a line of a report needs few."""
 _JOB: Final = re.compile(r"[^:]+|repeat:.+:\d{10,}", re.DOTALL)
 
 
@@ -38,10 +37,12 @@ def _finding(queue: str, found: Sequence[bytes], looked: int, cut: bool) -> Find
     seen = f" (looked at {looked:,}, there are more)" if cut else ""
     if not found:
         return ok("records", f"every record is in a line{seen}", queue)
-    what = "1 record is" if len(found) == 1 else f"{len(found):,} records are"
+    least = "at least " if len(found) >= _SURE else ""
+    what = f"{least}{_records(len(found))} {'is' if len(found) == 1 else 'are'}"
     return problem(
         "records",
-        f"{what} in no line, so that nobody will run or delete them: {some(found)}{seen}",
+        f"{what} in no line, so that nobody will run or delete {them(len(found))}:"
+        f" {some(found)}{seen}",
         f"toril job show {queue} ID; then hand it in again, or toril job remove {queue} ID",
         queue=queue,
         count=len(found),
@@ -54,13 +55,13 @@ async def _lost(
     placed = {entry for line in lines for entry in line.entries}
     found: list[bytes] = []
     looked = 0
-    walk = Walk(visit.client, visit.bounds.entries * _KEYS_PER_ENTRY)
+    walk = visit.walk()
     async for keys in walk.over(f"{glob(spot.base)}*", "hash"):
         ids = [
             one.encode() for one in (key.removeprefix(spot.base) for key in keys) if _is_job(one)
         ]
         looked += len(ids)
-        for page in pages([one for one in ids if one not in placed]):
+        for page in pages([one for one in ids if one not in placed], _SURE):
             found += await visit.run("records", spot, "quick", *page)
         if looked >= visit.bounds.entries:
             break
@@ -107,7 +108,7 @@ async def _broken(
         found.append(
             warning(
                 "broken",
-                f"{len(unreadable):,} records cannot be read: {some(unreadable)}; whoever claims"
+                f"{_records(len(unreadable))} cannot be read: {some(unreadable)}; whoever claims"
                 " one fails it and keeps its bytes",
                 queue=queue,
                 count=len(unreadable),
@@ -118,10 +119,15 @@ async def _broken(
         found.append(
             warning(
                 "broken",
-                f"{kept:,} records were damaged; what was left of them is in '{spot.base}broken'",
+                f"{_records(kept)} of the past could not be read; what was left is in"
+                f" '{spot.base}broken'",
                 f"look at them with HGETALL, then DEL '{spot.base}broken'",
                 queue=queue,
                 count=kept,
             )
         )
     return found
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count:,} records"

@@ -16,6 +16,7 @@ from toril.doctor.holds import check_holds
 from toril.doctor.leases import judge_lapsed, lapsed_on_server
 from toril.doctor.lines import read_lines
 from toril.doctor.records import check_records
+from toril.doctor.rights import allowed, each, is_denied, refused
 from toril.doctor.schedulers import check_schedulers
 from toril.doctor.server import check_server
 from toril.doctor.sidings import check_sidings
@@ -41,7 +42,15 @@ async def make_rounds(visit: Visit, names: Sequence[str]) -> AsyncIterator[Findi
         yield warning("queues", "queues were not looked at, as none can be opened here")
         return
     async with visit.storage() as storage:
-        census = await count_queues(visit.client, visit.bounds, db=visit.address.db)
+        try:
+            census = await count_queues(
+                visit.client, visit.nodes, visit.bounds, db=visit.address.db
+            )
+        except StorageError as error:
+            if not is_denied(error):
+                raise
+            yield refused("queues", error)
+            census = Census(spots=(), cut=False)
         chosen = names or await _own(visit, storage, census)
         async for finding in _survey(visit, census, chosen, bool(names)):
             yield finding
@@ -53,10 +62,9 @@ async def make_rounds(visit: Visit, names: Sequence[str]) -> AsyncIterator[Findi
 async def _server(visit: Visit) -> AsyncIterator[Finding]:
     if visit.is_bullmq:
         yield _scripts()
-    nodes = await visit.client.pick_nodes()
-    for node in nodes:
+    for node in visit.nodes:
         for finding in check_server(await gather(visit.client, node), visit.address):
-            several = len(nodes) > 1 and finding.check != "version"
+            several = len(visit.nodes) > 1 and finding.check != "version"
             yield replace(finding, text=f"{node}: {finding.text}") if several else finding
 
 
@@ -114,7 +122,7 @@ def _place(spot: Spot) -> str:
 async def _queue(
     visit: Visit, storage: Storage, queue: str, spots: Sequence[Spot]
 ) -> AsyncIterator[Finding]:
-    async for finding in check_place(visit, queue, spots):
+    async for finding in allowed("place", check_place(visit, queue, spots), queue):
         yield finding
     spot = visit.spot(queue)
     if not await is_there(visit.client, spot):
@@ -123,20 +131,35 @@ async def _queue(
     if newer is not None:
         yield newer
         return
+    async for finding in allowed("lines", _contents(visit, storage, spot, queue), queue):
+        yield finding
+
+
+async def _contents(
+    visit: Visit, storage: Storage, spot: Spot, queue: str
+) -> AsyncIterator[Finding]:
     flow = await look(storage, queue, await _now_ms(visit, spot))
     for finding in check_flow(queue, flow):
         yield finding
     lines = await read_lines(visit, spot)
-    lapsed = await lapsed_on_server(visit, spot, lines)
-    yield judge_lapsed(queue, lapsed, len(flow.workers))
-    async for finding in check_ghosts(visit, spot, queue, lines):
-        yield finding
-    for finding in await check_records(visit, spot, queue, lines):
-        yield finding
+
+    async def leases() -> Finding:
+        lapsed = await lapsed_on_server(visit, spot, lines)
+        return judge_lapsed(queue, lapsed, len(flow.workers))
+
+    checks = [
+        ("leases", each(leases)),
+        ("ghosts", check_ghosts(visit, spot, queue, lines)),
+        ("records", each(lambda: check_records(visit, spot, queue, lines))),
+        ("dedup", each(lambda: check_holds(visit, spot, queue))),
+    ]
     if visit.is_bullmq:
-        yield await check_sidings(visit, spot, queue)
-        yield await check_holds(visit, spot, queue)
-        async for finding in check_schedulers(visit, spot, queue, lines):
+        checks += [
+            ("sidings", each(lambda: check_sidings(visit, spot, queue))),
+            ("schedulers", check_schedulers(visit, spot, queue, lines)),
+        ]
+    for name, check in checks:
+        async for finding in allowed(name, check, queue):
             yield finding
 
 

@@ -9,6 +9,7 @@ from typing import Final, cast
 from toril.doctor.census import Spot, count_queues
 from toril.doctor.finding import Finding, problem, warning
 from toril.doctor.visit import Visit
+from toril.errors import StorageDenied
 from toril.resp.client import Client
 
 _LINES: Final = {"bullmq": ("wait", "paused", "prioritized"), "lean": ("queue", "prioritized")}
@@ -28,7 +29,8 @@ async def check_place(visit: Visit, queue: str, spots: Sequence[Spot]) -> AsyncI
     async with visit.all_databases() as clients:
         for db, client in clients.items():
             if db != own.db:
-                census = await count_queues(client, visit.bounds, name=own.bare, db=db)
+                nodes = await client.pick_nodes()
+                census = await count_queues(client, nodes, visit.bounds, name=own.bare, db=db)
                 elsewhere += [await _find(client, spot) for spot in census.spots]
     for found in elsewhere:
         yield _elsewhere(queue, own, found)
@@ -47,16 +49,22 @@ class _Found:
 
     spot: Spot
     waiting: int
-    writer: str
+    writer: str | None
+    """None where this user may not look."""
 
     @property
     def text(self) -> str:
         """Say how much it holds, and from whom."""
+        if self.writer is None:
+            return "(this user may not read it)"
         return f"({self.waiting:,} waiting), written by {self.writer}"
 
 
 async def _find(client: Client, spot: Spot) -> _Found:
-    waiting, writer = await _waiting(client, spot), await _writer(client, spot)
+    try:
+        waiting, writer = await _waiting(client, spot), await _writer(client, spot)
+    except StorageDenied:
+        return _Found(spot=spot, waiting=0, writer=None)
     return _Found(spot=spot, waiting=waiting, writer=writer)
 
 
@@ -139,4 +147,5 @@ async def _writer(client: Client, spot: Spot) -> str:
         return "toril in its own layout"
     meta = spot.base + "meta"
     version = await client.call(meta, "HGET", meta, "version")
-    return "a Node client" if version else "a BullMQ client"
+    # Node may be told not to leave its version; toril writes none, and braces unless told.
+    return "a Node client" if version or not spot.is_tagged else "a BullMQ client"

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from toril.doctor.census import Spot
+from toril.doctor.census import Spot, Walk
 from toril.doctor.finding import Bounds
 from toril.errors import StorageError
 from toril.resp.client import Client
@@ -26,6 +26,8 @@ from toril.storage.bullmq.keys import keys_of
 from toril.storage.protocol import Storage
 from toril.storage.redis.layout import PREFIX
 
+KEYS_PER_ENTRY: Final = 10
+"""So many keys are passed over, for each entry of the bounds, in search of those of one queue."""
 _DATABASES: Final = 16
 """So many databases are searched; a server has no more unless somebody asked for them."""
 
@@ -39,7 +41,13 @@ class Visit:
     reached: Address
     """The same, with the socket of an embedded server."""
     client: Client
+    nodes: tuple[str, ...]
+    """Every node that holds keys."""
     bounds: Bounds
+
+    def walk(self) -> Walk:
+        """Pass over keys as long as the records of one queue are worth it."""
+        return Walk(self.client, self.nodes, self.bounds.entries * KEYS_PER_ENTRY)
 
     def spot(self, queue: str) -> Spot:
         """Where we keep a queue."""
@@ -131,7 +139,8 @@ async def visiting(address: Address, bounds: Bounds) -> AsyncIterator[Visit]:
         client = Client(reached)
         stack.push_async_callback(client.close)
         await client.open()
-        yield Visit(address=address, reached=reached, client=client, bounds=bounds)
+        nodes = tuple(await client.pick_nodes())
+        yield Visit(address=address, reached=reached, client=client, nodes=nodes, bounds=bounds)
 
 
 @cache

@@ -65,6 +65,7 @@ class Client:
         self._router: Router | None = None
         self._lane: Lane | None = None
         self._scripts: dict[str, Script] = {}
+        self._picked: dict[str, Node] = {}
         self._blocker = Blocker(
             self._clock, self.settings.command_timeout, self.settings.client_name
         )
@@ -90,6 +91,7 @@ class Client:
     async def close(self) -> None:
         """Close every connection; calls under way get StorageClosed. Never hangs."""
         self._lane = None
+        self._picked = {}
         router, self._router = self._router, None
         if router is None:
             return
@@ -212,14 +214,18 @@ class Client:
 
     async def pick_nodes(self) -> list[str]:
         """Name every node that holds keys, for `call_at`."""
-        return [str(node.place) for node in await self._open_router().nodes()]
+        self._picked = {str(node.place): node for node in await self._open_router().nodes()}
+        return list(self._picked)
 
     async def call_at(self, name: str, *args: Argument) -> Reply:
         """Send one command to the node of this name, whatever its keys are."""
-        for node in await self._open_router().nodes():
-            if str(node.place) == name:
-                return await self._insist(self._errand("", pinned=node), pack(*args))
-        raise StorageUnavailable(f"server at {name}: not a master of this cluster any more")
+        if name not in self._picked:
+            # Only then: the map of a cluster is read at most every 200 ms.
+            await self.pick_nodes()
+        node = self._picked.get(name)
+        if node is None:
+            raise StorageUnavailable(f"server at {name}: not a master of this cluster any more")
+        return await self._insist(self._errand("", pinned=node), pack(*args))
 
     def _open_router(self) -> Router:
         if self._router is None:
