@@ -1,13 +1,38 @@
-"""Choose how hard hypothesis tries: the same examples each time in CI, fresh ones at a desk."""
+"""Choose how hard hypothesis tries, and mark the tests that need not be traced for coverage."""
 
 from __future__ import annotations
 
 import os
+from typing import Final
 
+import pytest
 from hypothesis import settings
 
+# The same examples each time in CI, fresh ones at a desk.
 settings.register_profile(
     "ci", derandomize=True, max_examples=200, deadline=None, print_blob=True, database=None
 )
 settings.register_profile("default", max_examples=50, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+# Tracing doubles the time of a test. These go where others go as well: many times over, or on a
+# second server, or through processes of their own.
+_REPEATS: Final = {
+    "tests/faults/": "",
+    "tests/contract/test_state_machine.py": "",
+    "tests/contract/test_machine_catches.py": "",
+    "tests/contract/test_mutants.py": "",
+    "tests/contract/test_contract.py": "[redis-,[cluster-,[bullmq-redis-,[bullmq-cluster-",
+    "tests/queue/": "[valkey,[file",
+    "tests/bullmq/test_links.py": "",
+}
+"""Where they lie, and what their parameters begin with, if it is not all of them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that repeat others."""
+    for item in items:
+        for place, starts in _REPEATS.items():
+            repeats = item.nodeid.startswith(place)
+            if repeats and any(start in item.nodeid for start in starts.split(",")):
+                item.add_marker(pytest.mark.repeat)

@@ -29,7 +29,6 @@ from toril.errors import (
     JobCancelled,
     JobFailed,
     JobNotFound,
-    StorageClosed,
     StorageError,
     TorilError,
     WaitTimeout,
@@ -168,6 +167,7 @@ class Queue(TendedQueue[In, Out]):
         self._terms_for_enqueue = self._terms(options, RESULT_TTL_S)
         self.serving = "MODULE"
         """What `toril worker` would be given to serve this queue; an app knows better."""
+        self._last_name = "job"
         self._worker: Worker[In, Out] | None = None
         self._hooks: list[tuple[HookKind, Hook]] = []
         self._waiter = Waiter(self.storage, self.name, self.clock)
@@ -315,9 +315,9 @@ class Queue(TendedQueue[In, Out]):
         changes = cast("Mapping[str, object]", options)
         chosen = self.defaults.override(changes)
         terms = self._terms(chosen, RESULT_TTL_S) if changes else self._terms_for_enqueue
-        return JobSpec(
+        return _new_spec(
             id=check_name("job", id),
-            name=name if name == "job" else check_name("handler", name),
+            name=self._handler_name(name),
             payload=self._encode(id, data, terms, chosen.size_limit),
             terms=terms,
             origin=ulid(),
@@ -333,11 +333,17 @@ class Queue(TendedQueue[In, Out]):
         terms = self._terms_for_add if new.options is None else self._terms(options, None)
         return _new_spec(
             id=job_id,
-            name=check_name("handler", new.name),
+            name=self._handler_name(new.name),
             payload=self._encode(job_id, new.data, terms, options.size_limit),
             terms=terms,
             origin=fresh,
         )
+
+    def _handler_name(self, name: str) -> str:
+        """Check the name of a handler; most jobs have that of the one before."""
+        if name is not self._last_name:
+            self._last_name = check_name("handler", name)
+        return self._last_name
 
     def _terms(self, options: JobOptions, result_ttl: Seconds | None) -> Terms:
         terms = options.terms(result_ttl)
@@ -405,19 +411,9 @@ class Queue(TendedQueue[In, Out]):
     # -- results ---------------------------------------------------------------------------
 
     async def _await_result(self, job_id: str, limit_s: float | None) -> Out:
-        future = self._waiter.watch(job_id)
-        try:
-            if not await wait_future(self.clock, future, limit_s):
-                ending = await self._look_again(job_id, limit_s or 0)
-            elif future.cancelled():
-                raise StorageClosed(
-                    f"queue {self.name!r} was stopped while job {job_id!r} was waited for; "
-                    "the job goes on"
-                )
-            else:
-                ending = future.result()
-        finally:
-            self._waiter.unwatch(job_id)
+        ending = await self._waiter.wait(job_id, limit_s)
+        if ending is None:
+            ending = await self._look_again(job_id, limit_s or 0)
         return self._unwrap(ending)
 
     async def _look_again(self, job_id: str, limit_s: float) -> Ending:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from collections.abc import Callable, Coroutine, Generator
@@ -102,7 +103,9 @@ class Task(Generic[P, R]):
         merged = cast("CallOptions", {**self._changes, **changes})
         jobs = {k: v for k, v in merged.items() if k not in ("id", "on_failed", "wait")}
         self.app.defaults.override(jobs)
-        return type(self)(self.app, self.function, self.name, self.queue_name, merged)
+        twin = copy.copy(self)  # shares the signature, which is costly to make
+        twin._changes = merged
+        return twin
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, TaskJob[R]]:
         """Hand the call in as a job; arguments are checked here, not in the worker."""

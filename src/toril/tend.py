@@ -63,6 +63,8 @@ class TendedQueue(Generic[In, Out]):
         self.serde = serde
         self.result_serde = result_serde
         self.defaults = defaults
+        readable = getattr(serde, "max_bytes", None)
+        self._readable = readable if isinstance(readable, int) else None
         self._opened = False
         self._opening = asyncio.Lock()
 
@@ -95,11 +97,10 @@ class TendedQueue(Generic[In, Out]):
         if len(payload) > size_limit - _OPTIONS_ROOM:
             size = len(payload) + options_size(terms)
             check_size(f"data and options of job {job_id!r}", size, size_limit)
-        readable = getattr(self.serde, "max_bytes", None)
-        if isinstance(readable, int) and len(payload) > readable:
+        if self._readable is not None and len(payload) > self._readable:
             raise InvalidPayload(
                 f"data of job {job_id!r} takes {len(payload):,} bytes; this queue's serde reads "
-                f"{readable:,}: raise size_limit= in its defaults, or max_bytes= of its serde"
+                f"{self._readable:,}: raise size_limit= in its defaults, or max_bytes= of its serde"
             )
         return payload
 

@@ -13,6 +13,7 @@ from toril.context import JobContext
 from toril.event import Cursor
 from toril.ids import ulid
 from toril.job import State, Terms
+from toril.resp.embedded_look import look
 from toril.storage import open_bulk, open_storage
 from toril.storage.columns import Bulk
 from toril.storage.protocol import Storage
@@ -145,7 +146,18 @@ def test_a_bad_id_is_refused_before_anything_is_written(bulk: Bulk) -> None:
     assert bulk.read_jobs("q", State.WAITING, 0, 9)["id"] == []
 
 
-@pytest.mark.parametrize("url", ["memory:", "embedded:", "nonsense"])
+@pytest.mark.parametrize("url", ["memory:", "nonsense"])
 def test_what_cannot_be_read_in_bulk_is_refused(url: str) -> None:
     with pytest.raises(UnsupportedFeature, match="cannot be read in bulk"):
         open_bulk(url)
+
+
+@pytest.mark.parametrize("layout", ["", "bullmq+"])
+def test_an_embedded_server_is_started_for_bulk_and_let_go(tmp_path: Path, layout: str) -> None:
+    url = f"{layout}embedded:{tmp_path / 'home'}"
+    for n in range(2):  # the second finds what the first left
+        opened = open_bulk(url)
+        assert opened.write_jobs("q", [f"job{n}"], [b"1"]).created == 1
+        assert opened.counts("q")[State.WAITING] == n + 1
+        opened.close()
+        assert look(tmp_path / "home") is None

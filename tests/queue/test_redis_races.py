@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from tests.queue.conftest import ServerClock, ServerStorage
 from tests.servers import Server
 from toril import Cursor, ManualClock, Queue
-from toril.storage.redis.waits import WakeUps
+from toril.resp.client import Client
+from toril.storage.redis.waits import wake_ups
 
 
 class FakeClient:
@@ -28,13 +29,9 @@ class FakeClient:
         self.words.put_nowait(b"1")
 
 
-def wake_ups(client: Any) -> WakeUps:
-    return WakeUps(client, "wake")
-
-
 async def test_who_comes_while_a_word_is_put_back_is_told_of_it() -> None:
     client, clock = FakeClient(), ManualClock()
-    wakes = wake_ups(client)
+    wakes = wake_ups(cast("Client", client), "{q}:")
     first = asyncio.create_task(wakes.wait(clock, 5))
     await clock.advance(5)
     assert first.done()
@@ -52,7 +49,7 @@ async def test_who_comes_while_a_word_is_put_back_is_told_of_it() -> None:
 async def test_a_word_for_one_who_is_cancelled_is_put_back() -> None:
     client, clock = FakeClient(), ManualClock()
     client.may_return.set()
-    wakes = wake_ups(client)
+    wakes = wake_ups(cast("Client", client), "{q}:")
     waiting = asyncio.create_task(wakes.wait(clock, 5))
     await clock.settle()
     wakes.poke()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from toril.spark.embedded import hold_embedded
 from toril.spark.flows import Shape, ingest
 from toril.spark.flows.place import Place
+from toril.storage.local import hold_embedded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

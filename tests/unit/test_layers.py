@@ -18,6 +18,7 @@ VALUES = {
 LAYERS: list[tuple[str, set[str]]] = [
     ("resp.", VALUES | {"resp"}),
     ("storage.__init__", VALUES | {"storage"}),
+    ("storage.local", VALUES | {"storage", "resp"}),
     ("storage.protocol", VALUES),
     ("storage.columns_walk", VALUES | {"storage.columns"}),
     ("storage.columns", VALUES),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, fields, is_dataclass
+from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass
 
 import pytest
 
@@ -53,3 +53,12 @@ def test_a_field_without_a_default_must_be_given() -> None:
 def test_a_class_that_checks_its_fields_has_no_maker() -> None:
     with pytest.raises(TypeError, match="checks its fields"):
         maker(Dedup)
+
+
+def test_a_class_that_makes_its_defaults_has_no_maker() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Shelf:
+        books: list[str] = field(default_factory=list)
+
+    with pytest.raises(TypeError, match="makes a default anew"):
+        maker(Shelf)

@@ -33,7 +33,7 @@ def command(output: Output, no_spark: bool, out: str) -> int | None:
     is killed with its hands full. Then Spark writes a report of it.
     """
     from toril.demo.run import run
-    from toril.spark.embedded import hold_embedded
+    from toril.storage.local import hold_embedded
 
     before = logging.root.manager.disable
     with tempfile.TemporaryDirectory(prefix="toril-demo-") as folder:

@@ -152,7 +152,9 @@ async def work(output: Output, wishes: Wishes, found: Found) -> int:
 
 
 def _collector(found: Found, port: int | None) -> MetricsCollector:
-    own = getattr(getattr(found, "options", None), "metrics", None)
+    from toril.app import Toril
+
+    own = None if isinstance(found, Toril) else found.options.metrics
     if port is None:
         return own or NoMetrics()
     if own is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Generic
+from typing import Final, Generic
 
 from toril.clock import Clock
 from toril.engine.hand import Hand
@@ -13,6 +13,9 @@ from toril.errors import StorageError
 from toril.ids import token
 from toril.job import In
 from toril.storage.protocol import Batch, Claim, Rate, Storage
+
+# The turns of the loop in which a handler starts, ends, and its outcome is written.
+_TURNS: Final = 3
 
 
 class Fetcher(Generic[In]):
@@ -45,25 +48,32 @@ class Fetcher(Generic[In]):
         self._worker_name = worker_name
         self._deliver = deliver
         self._limited_until = 0.0
-        self._nap: asyncio.Task[None] | None = None
+        self._napping: asyncio.Task[object] | None = None
+        self._short: Batch | None = None
+        self._resting = False
 
     async def run(self) -> None:
         """Fetch until the hand closes. A claim under way is always finished, never cut."""
         while not self._hand.closing:
+            self._short = None
             await self._hand.room()
             places = self._hand.free
             if self._hand.closing or places <= 0:
                 continue
-            batch = await self._claim(places)
+            batch = self._short or await self._claim(places)
             # Fewer than asked for: there are no more now, or word of them is there already.
             if len(batch.jobs) < places:
+                self._resting = True
+                if batch.jobs:
+                    await self._let_start()
                 await self._idle(batch)
+                self._resting = False
 
     def close(self) -> None:
         """Claim no more; wake up if waiting."""
         self._hand.close()
-        if self._nap is not None:
-            self._nap.cancel()
+        if self._napping is not None:
+            self._napping.cancel()
 
     def wish(self, count: int) -> Claim | None:
         """Describe a claim for `count` jobs; None while no job should be taken."""
@@ -77,6 +87,19 @@ class Fetcher(Generic[In]):
             rate=self._rate,
             worker_name=self._worker_name,
         )
+
+    def refill(self, count: int) -> Claim | None:
+        """Describe what a settlement should bring along.
+
+        Nothing for a job that was alone while word of new ones is awaited anyhow: to look for more
+        would only keep its caller waiting.
+        """
+        alone = count == 1 and len(self._hand.runs) == 1
+        return None if alone and self._resting else self.wish(count)
+
+    def refilled(self, claim: Claim, batch: Batch) -> None:
+        """Note what a settlement brought; after a short one there is nothing to claim."""
+        self._short = batch if len(batch.jobs) < claim.count else None
 
     def note_limit(self, batch: Batch) -> None:
         """Hold back claims for as long as a rate limit says."""
@@ -96,6 +119,11 @@ class Fetcher(Generic[In]):
         self._deliver(batch)
         return batch
 
+    async def _let_start(self) -> None:
+        """Give way to the jobs just delivered: a quick one is settled before we wait for more."""
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+
     async def _idle(self, batch: Batch) -> None:
         """Wait for work, for the next delayed job, or for a limit to end."""
         if self._hand.closing:
@@ -105,15 +133,14 @@ class Fetcher(Generic[In]):
         else:
             due = self._block_ms if batch.next_in_ms is None else batch.next_in_ms
             waiting = self._wait(min(due, self._block_ms))
-        nap = self._nap = asyncio.ensure_future(waiting)
+        self._napping = asyncio.current_task()
         try:
-            await nap
+            await waiting
         except asyncio.CancelledError:
-            if not self._hand.closing:  # else it was `close` that ended it
-                raise
+            if not self._hand.closing or self._napping is None or self._napping.uncancel():
+                raise  # else it was `close` alone that ended it
         finally:
-            self._nap = None
-            nap.cancel()
+            self._napping = None
 
     async def _wait(self, timeout_ms: int) -> None:
         begun = self._clock.monotonic()

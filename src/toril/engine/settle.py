@@ -30,7 +30,7 @@ Settled = Callable[[Run[In], Outcome, Answer, bool], None]
 
 
 class Settler(Generic[In]):
-    """Outcomes of one loop turn go out together; one alone does not wait for company."""
+    """Outcomes of one turn of the loop go out together; one alone does not wait for company."""
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Settler(Generic[In]):
         hand: Hand[In],
         outage: Outage,
         refill: Callable[[int], Claim | None],
+        refilled: Callable[[Claim, Batch], None],
         deliver: Callable[[Batch], None],
         settled: Settled[In],
         crashed: Callable[[BaseException], None],
@@ -49,6 +50,7 @@ class Settler(Generic[In]):
         self._hand = hand
         self._outage = outage
         self._refill = refill
+        self._refilled = refilled
         self._deliver = deliver
         self._settled = settled
         self._crashed = crashed
@@ -67,7 +69,9 @@ class Settler(Generic[In]):
             self._hand.remove(run)
             return
         self._pending.append((run, outcome))
-        if not self._scheduled:
+        if len(self._hand.runs) == 1:  # nobody else can join it in this turn
+            self._send()
+        elif not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._send)
 
@@ -125,7 +129,9 @@ class Settler(Generic[In]):
             if answer.kind is not AnswerKind.REFUSED:
                 self._hand.remove(run)
             self._settled(run, outcome, answer, calls > 1)
-        await self._hand_out(settlement.batch)
+        if refill is not None:
+            self._refilled(refill, settlement.batch)
+            await self._hand_out(settlement.batch)
 
     async def _hand_out(self, batch: Batch) -> None:
         if len(batch.jobs) < _LEAST:

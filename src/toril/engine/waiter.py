@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from toril.clock import Clock
-from toril.errors import StorageError
+from toril.errors import StorageClosed, StorageError
 from toril.storage.protocol import Ending, Storage
 
 _GROUP: Final = 64
 _BLOCK_MS: Final = 5_000
 _RETRY_S: Final = 0.25
+
+Watch = asyncio.Future[Ending | None]
 
 
 class Waiter:
@@ -26,39 +28,51 @@ class Waiter:
         self._storage = storage
         self._queue = queue
         self._clock = clock
-        self._futures: dict[str, asyncio.Future[Ending]] = {}
-        self._watchers: dict[str, int] = {}
+        self._watchers: dict[str, set[Watch]] = {}
         self._new: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def watch(self, job_id: str) -> asyncio.Future[Ending]:
-        """Return the shared future of a job's ending; pair with `unwatch`."""
-        self._watchers[job_id] = self._watchers.get(job_id, 0) + 1
-        future = self._futures.get(job_id)
-        # A future that is done belongs to an earlier run of the id.
-        if future is None or future.done():
-            loop = asyncio.get_running_loop()
-            future = self._futures[job_id] = loop.create_future()
+    async def wait(self, job_id: str, seconds: float | None) -> Ending | None:
+        """Give a job's ending, None when the time is up; raises StorageClosed after `close`."""
+        loop = asyncio.get_running_loop()
+        future: Watch = loop.create_future()
+        watchers = self._watchers.get(job_id)
+        if watchers is None:
+            self._watchers[job_id] = {future}
             if not self._new:
                 loop.call_soon(self._follow_new)
             self._new.append(job_id)
-        return future
-
-    def unwatch(self, job_id: str) -> None:
-        """Stop waiting; the last one to go forgets the job."""
-        self._watchers[job_id] -= 1
-        if not self._watchers[job_id]:
-            del self._watchers[job_id]
-            self._futures.pop(job_id, None)
+        else:
+            watchers.add(future)
+        timer = None
+        if seconds is not None:
+            timer = self._clock.call_later(max(seconds, 0), lambda: _tell(future, None))
+        try:
+            return await future
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._leave(job_id, future)
 
     async def close(self) -> None:
-        """Stop following; those who still wait are cancelled."""
-        for future in self._futures.values():
-            future.cancel()
+        """Stop following; those who still wait are told so."""
+        for job_id, watchers in self._watchers.items():
+            text = f"queue {self._queue!r} was stopped while job {job_id!r} was waited for"
+            for future in watchers:
+                if not future.done():
+                    future.set_exception(StorageClosed(f"{text}; the job goes on"))
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    def _leave(self, job_id: str, future: Watch) -> None:
+        """The last one to go forgets the job."""
+        watchers = self._watchers.get(job_id)
+        if watchers is not None:
+            watchers.discard(future)
+            if not watchers:
+                del self._watchers[job_id]
 
     def _follow_new(self) -> None:
         ids, self._new = self._new, []
@@ -69,7 +83,7 @@ class Waiter:
 
     async def _follow(self, ids: Sequence[str]) -> None:
         """Ask for a group of jobs until each has ended or nobody waits for it."""
-        while waiting := [job_id for job_id in ids if self._open(job_id)]:
+        while waiting := [job_id for job_id in ids if job_id in self._watchers]:
             try:
                 endings = await self._storage.finished(self._queue, waiting, _BLOCK_MS)
             except StorageError:
@@ -77,10 +91,11 @@ class Waiter:
                 await self._clock.sleep(_RETRY_S)
                 continue
             for ending in endings:
-                future = self._futures.get(ending.id)
-                if future is not None and not future.done():
-                    future.set_result(ending)
+                # Whoever comes after this asks about a later run of the id.
+                for future in self._watchers.pop(ending.id, ()):
+                    _tell(future, ending)
 
-    def _open(self, job_id: str) -> bool:
-        future = self._futures.get(job_id)
-        return future is not None and not future.done()
+
+def _tell(future: Watch, ending: Ending | None) -> None:
+    if not future.done():
+        future.set_result(ending)

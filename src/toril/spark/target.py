@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 from toril.errors import InvalidOption
 from toril.resp.url import parse_url
-from toril.spark.embedded import is_embedded, open_embedded, settle_path
 from toril.spark.options import Options
 from toril.storage import open_bulk
 from toril.storage.columns import Bulk
+from toril.storage.local import is_embedded, settle_path
 
 TARGET_OPTIONS: Final = ("url", "urlEnv", "passwordFile")
 DEFAULT_ENV: Final = "TORIL_URL"
@@ -105,8 +105,7 @@ class Target:
 
     def open(self) -> Bulk:
         """Open the storage's blocking side; the caller closes it."""
-        url = self.resolve()
-        return open_embedded(url) if is_embedded(url) else open_bulk(url)
+        return open_bulk(self.resolve())
 
 
 def target_of(

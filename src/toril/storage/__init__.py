@@ -79,9 +79,16 @@ def open_storage(url: str) -> Storage:
 
 
 def open_bulk(url: str) -> Bulk:
-    """Make the blocking, columnar side of a storage; it connects at its first call."""
+    """Make the blocking, columnar side of a storage; it connects at its first call.
+
+    Only an embedded server is started here, and let go by `close`.
+    """
     scheme = url.partition(":")[0] if isinstance(url, str) else ""
-    if scheme in _REDIS and scheme != "embedded":
+    if scheme in ("embedded", "bullmq+embedded"):
+        from toril.storage.local import open_embedded
+
+        return open_embedded(url, open_bulk)
+    if scheme in _REDIS:
         from toril.storage.redis.bulk import RedisBulk
 
         return RedisBulk(url)
@@ -89,13 +96,12 @@ def open_bulk(url: str) -> Bulk:
         from toril.storage.file.bulk import FileBulk
 
         return FileBulk(url)
-    if scheme in _BULLMQ and scheme != "bullmq+embedded":
+    if scheme in _BULLMQ:
         from toril.storage.bullmq.bulk import BullmqBulk
 
         return BullmqBulk(url)
     raise UnsupportedFeature(
-        f"storage {_safe(str(url))!r} cannot be read in bulk; known: file, "
-        f"{', '.join(one for one in _REDIS if one != 'embedded')}"
+        f"storage {_safe(str(url))!r} cannot be read in bulk; known: file, {', '.join(_REDIS)}"
     )
 
 

@@ -21,10 +21,10 @@ from toril.spark.analytics.manifest import (
     read_entries,
     record,
 )
-from toril.spark.embedded import hold_embedded
 from toril.spark.events_options import EARLIEST, NAME, EventsOptions
 from toril.spark.register import register
 from toril.spark.schema import EVENTS, GAP, ddl
+from toril.storage.local import hold_embedded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,10 +18,11 @@ from toril.resp.fit import check_fit
 from toril.resp.replies import Argument
 from toril.resp.script import Script
 from toril.resp.url import Address, Ids, parse_url
+from toril.resp.wakeups import WakeUps
 from toril.storage.bullmq.keys import Keys, check_tagging, check_twins, keys_of, twins_of
 from toril.storage.bullmq.official import OWN, own, scripts
 from toril.storage.bullmq.scripts import USED, Command
-from toril.storage.bullmq.waits import Endings, WakeUps
+from toril.storage.bullmq.waits import Endings, wake_ups
 from toril.storage.protocol import ALL_FEATURES, Feature
 
 CHUNK: Final = 100
@@ -227,7 +228,7 @@ class Link:
         """Those who wait for work in a queue."""
         wakes = self._wakes.get(queue)
         if wakes is None:
-            wakes = self._wakes[queue] = WakeUps(self.client, self.keys(queue).of("marker"))
+            wakes = self._wakes[queue] = wake_ups(self.client, self.keys(queue).of("marker"))
         return wakes
 
     # -- calls -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Let many callers block through one blocking command per queue."""
+"""Wait on a queue: for its marker, and for the events that tell of endings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Final, cast
 from toril.clock import Clock, wait_future
 from toril.errors import StorageError
 from toril.resp.client import Client, Reply
+from toril.resp.wakeups import WakeUps
 from toril.storage.protocol import Ending
 
-_BLOCK_S: Final = 5.0
 _TAIL_S: Final = 1.0
 """How long a wait for a result trusts the events before it asks."""
-_LAST_WORDS_S: Final = 1.0
 _PAGE: Final = 1000
 _BUSY: Final = 500
 """Events in one read from which on asking for the awaited jobs is cheaper than listening."""
@@ -24,90 +23,17 @@ _BUSY_PAUSE_S: Final = 0.05
 _ENDS: Final = frozenset({b"completed", b"failed", b"removed", b"cancelled"})
 
 
-class WakeUps:
-    """Waits for the marker that says a queue may have work; whoever is told must claim."""
+def wake_ups(client: Client, key: str) -> WakeUps:
+    """Wait for the marker that says a queue may have work."""
 
-    def __init__(self, client: Client, key: str) -> None:
-        self.name: str | None = None
-        """What the connection is called, so that Node's getWorkers() finds it."""
-        self._client = client
-        self._key = key
-        self._waiters: list[asyncio.Future[None]] = []
-        self._task: asyncio.Task[None] | None = None
-        self._chores: set[asyncio.Task[None]] = set()
+    async def mark(told: Reply) -> None:
+        """Put a marker back; a newer one of its kind is left alone."""
+        _, member, score = cast("list[bytes]", told or [b"", b"0", b"0"])
+        # A server that is away needs no marker: whoever reconnects claims.
+        with suppress(StorageError):
+            await client.call(key, "ZADD", key, "NX", score, member)
 
-    async def wait(self, clock: Clock, seconds: float) -> None:
-        """Return when told, or when the time is up."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(future)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._listen())
-        try:
-            await wait_future(clock, future, seconds)
-            if future.done():
-                future.result()
-        except asyncio.CancelledError:
-            if future.done() and future.exception() is None and not self._wake_one():
-                self._pass_on()  # told and gone, and nobody else here
-            raise
-        finally:
-            if not future.done():
-                future.cancel()
-            self._waiters = [one for one in self._waiters if one is not future]
-
-    async def close(self) -> None:
-        """Stop listening."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        if self._chores:
-            await asyncio.wait(self._chores, timeout=_LAST_WORDS_S)
-        self.poke()
-
-    def poke(self) -> None:
-        """Wake everybody, to look again."""
-        for future in self._waiters:
-            if not future.done():
-                future.set_result(None)
-
-    def _pass_on(self) -> None:
-        chore = asyncio.create_task(self._return([b"", b"0", b"0"]))
-        self._chores.add(chore)
-        chore.add_done_callback(self._chores.discard)
-
-    def _wake_one(self) -> bool:
-        for future in self._waiters:
-            if not future.done():
-                future.set_result(None)
-                return True
-        return False
-
-    async def _listen(self) -> None:
-        # Asked anew each time: somebody may come while a marker is put back.
-        while any(not future.done() for future in self._waiters):
-            try:
-                told = await self._client.block(
-                    self._key,
-                    *("BZPOPMIN", self._key, str(_BLOCK_S)),
-                    timeout_s=_BLOCK_S,
-                    orphan=self._return,
-                    name=self.name,
-                )
-            except StorageError as error:
-                for future in self._waiters:
-                    if not future.done():
-                        future.set_exception(error)
-                return
-            if told and not self._wake_one():
-                await self._return(told)
-
-    async def _return(self, told: Reply) -> None:
-        """Put back a marker that found nobody; a newer one of its kind is left alone."""
-        if told:
-            _, member, score = cast("list[bytes]", told)
-            # A server that is away needs no marker: whoever reconnects claims.
-            with suppress(StorageError):
-                await self._client.call(self._key, "ZADD", self._key, "NX", score, member)
+    return WakeUps(client, key, "BZPOPMIN", mark)
 
 
 class Endings:

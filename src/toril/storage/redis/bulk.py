@@ -33,6 +33,7 @@ from toril.storage.columns import (
 )
 from toril.storage.columns_walk import cut_line, cut_sorted
 from toril.storage.redis import codec
+from toril.storage.redis.intake import pack_rows
 from toril.storage.redis.layout import (
     CHUNK,
     LAYOUT,
@@ -223,7 +224,7 @@ class RedisBulk:
             check_name("job", job_id)
         self._register(check_name("queue", queue))
         base = base_of(self.address.prefix, queue)
-        args = codec.pack_rows(ids, payloads, names, terms, origin)
+        args = pack_rows(ids, payloads, names, terms, origin)
         enqueue = script("enqueue")
         self._client.learn(enqueue)
         answers: list[bytes] = []

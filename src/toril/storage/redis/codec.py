@@ -31,7 +31,6 @@ from toril.outcome import GONE as _GONE
 from toril.outcome import LOST as _LOST
 from toril.quick import maker
 from toril.retry import Backoff
-from toril.storage.columns import spread
 from toril.storage.protocol import Batch, Claimed, Ending, EndingKind
 
 Packed = Sequence[Any]
@@ -39,13 +38,6 @@ Packed = Sequence[Any]
 _new_spec: Final = maker(JobSpec)
 _new_lease: Final = maker(Lease)
 _new_claimed: Final = maker(Claimed)
-
-_TRUE: Final = b"\xc3"
-_SHORT: Final = 32
-"""The longest packed text whose first byte holds its type and its length."""
-
-_APART: Final = frozenset("plku")
-"""What of `_extra` keeps a job out of the plain line, or makes it look for others first."""
 
 STATES: Final = {
     "w": State.WAITING,
@@ -77,7 +69,7 @@ def unpack(payload: bytes) -> Packed:
     return found
 
 
-# -- jobs on their way in ----------------------------------------------------------------------
+# -- what was asked of a job ---------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1024)
@@ -125,91 +117,6 @@ def unpack_terms(blob: bytes) -> Terms:
         keep_logs=keep_logs,
         correlation_id=correlation_id,
     )
-
-
-@lru_cache(maxsize=1024)
-def _extra(terms: Terms) -> dict[str, object] | bool:
-    """What the scripts must know of the terms; False for a job with nothing special."""
-    extra: dict[str, object] = {}
-    if terms.priority:
-        extra["p"] = terms.priority
-    if terms.lifo:
-        extra["l"] = True
-    if terms.result_ttl_ms is not None:
-        extra["t"] = terms.result_ttl_ms
-    for letter, keep in (("c", terms.keep_completed), ("f", terms.keep_failed)):
-        if keep.count is not None or keep.age_ms is not None:
-            extra[letter] = [False if x is None else x for x in (keep.count, keep.age_ms)]
-    if terms.keep_logs != 1000:
-        extra["g"] = terms.keep_logs
-    dedup = terms.dedup
-    if dedup is not None:
-        extra["k"] = dedup.key
-        if dedup.ttl_ms is not None:
-            extra["u"] = dedup.ttl_ms
-        if dedup.extend:
-            extra["y"] = True
-        if dedup.replace:
-            extra["v"] = True
-    return extra or False
-
-
-def pack_jobs(specs: Sequence[JobSpec], reply_to: str) -> list[str | bytes]:
-    """Pack jobs for `enqueue.lua`: id, head (what it reads), spec (what only clients read)."""
-    args: list[str | bytes] = []
-    write = msgpack.Packer().pack
-    # Jobs added together mostly share one object; to look it up by value is dear.
-    terms: Terms | None = None
-    packed_terms, extra = b"", cast("dict[str, object] | bool", False)
-    plain = waited = b""
-    for spec in specs:
-        if spec.terms is not terms:
-            terms = spec.terms
-            packed_terms, extra = pack_terms(terms), _extra(terms)
-            plain, waited = _ends(extra, terms, reply_to)
-        name, origin = spec.name, spec.origin
-        first, second = write(origin), write(name)
-        if plain and len(first) <= _SHORT and len(second) <= _SHORT:
-            head = first + second + (waited if spec.reply else plain)
-            if spec.requeue_failed:
-                head += _TRUE
-        else:
-            reply = reply_to if spec.reply else False
-            head = write((origin, terms.delay_ms, spec.requeue_failed, reply, extra, name))
-        args += (spec.id, head, write((name, spec.payload, packed_terms, origin)))
-    return args
-
-
-def pack_rows(
-    ids: Sequence[str],
-    payloads: Sequence[bytes],
-    names: Sequence[str] | str,
-    terms: Sequence[Terms] | Terms,
-    origin: str,
-) -> list[str | bytes]:
-    """Pack jobs that lie in columns for `enqueue.lua`, without an object for each."""
-    if not (isinstance(names, str) and isinstance(terms, Terms)):
-        rows = zip(ids, payloads, spread(names, len(ids)), spread(terms, len(ids)), strict=True)
-        specs = [JobSpec(id=i, payload=p, name=n, terms=t, origin=origin) for i, p, n, t in rows]
-        return pack_jobs(specs, "")
-    _, head, _ = pack_jobs([JobSpec(id="", name=names, terms=terms, origin=origin)], "")
-    write = msgpack.Packer().pack
-    start, end = b"\x94" + write(names), write(pack_terms(terms)) + write(origin)
-    args: list[str | bytes] = []
-    for job_id, payload in zip(ids, payloads, strict=True):
-        args += (job_id, head, start + write(payload) + end)
-    return args
-
-
-def _ends(extra: dict[str, object] | bool, terms: Terms, reply_to: str) -> tuple[bytes, bytes]:
-    """Pack what ends the record of a job for the plain line, without and with somebody waiting.
-
-    Both are empty if it has to go elsewhere first: a delay, a priority, a key to hold, the front.
-    """
-    known = extra if isinstance(extra, dict) else {}
-    if terms.delay_ms or not _APART.isdisjoint(known):
-        return b"", b""
-    return pack(extra), pack({**known, "r": [reply_to]})
 
 
 def pack_spec(spec: JobSpec) -> bytes:

@@ -30,6 +30,7 @@ from toril.resp.client import Client, Reply, Settings
 from toril.resp.embedded import EmbeddedServer
 from toril.resp.fit import check_fit
 from toril.resp.url import Address, parse_url
+from toril.resp.wakeups import WakeUps
 from toril.storage.protocol import (
     ALL_FEATURES,
     EMPTY_BATCH,
@@ -51,6 +52,7 @@ from toril.storage.protocol import (
 )
 from toril.storage.redis import codec
 from toril.storage.redis.heart import RedisBeat
+from toril.storage.redis.intake import Intake
 from toril.storage.redis.layout import (
     CHUNK,
     LAYOUT,
@@ -63,7 +65,7 @@ from toril.storage.redis.layout import (
 )
 from toril.storage.redis.leases import lease_arguments, read_renewal
 from toril.storage.redis.scripts import script
-from toril.storage.redis.waits import Known, Replies, WakeUps
+from toril.storage.redis.waits import Known, Replies, wake_ups
 
 _new_receipt: Final = maker(Receipt)
 
@@ -114,6 +116,7 @@ class RedisStorage:
         self._opened = 0
         self._opening = asyncio.Lock()
         self._me = ulid()
+        self._intake = Intake(self._me)
         self._tokens: OrderedDict[str, None] = OrderedDict()
         self._registered: dict[str, float] = {}
         self._outlooks: dict[str, float] = {}
@@ -227,7 +230,7 @@ class RedisStorage:
         return await _receipts(jobs, self._hand_in(queue, jobs)) if jobs else ()
 
     async def _hand_in(self, queue: str, jobs: Sequence[JobSpec]) -> list[bytes]:
-        args = codec.pack_jobs(jobs, self._me)
+        args = self._intake.pack(jobs)
         awaited = {spec.id: spec.origin for spec in jobs if spec.reply and spec.origin}
         if awaited:
             self._mailbox(queue).promise(awaited, self.clock.monotonic())
@@ -390,7 +393,7 @@ class RedisStorage:
     def _wake(self, queue: str) -> WakeUps:
         wakes = self._wakes.get(queue)
         if wakes is None:
-            wakes = self._wakes[queue] = WakeUps(self._client, self._base(queue) + "wake")
+            wakes = self._wakes[queue] = wake_ups(self._client, self._base(queue))
         return wakes
 
     def poke(self) -> None:

@@ -1,4 +1,4 @@
-"""Let many callers block through one blocking command per queue."""
+"""Wait on a queue's lists: for word of work, and for the endings pushed to this client."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final, cast
 from toril.clock import Clock
 from toril.errors import StorageError
 from toril.resp.client import Client, Reply
+from toril.resp.wakeups import WakeUps
 from toril.storage.protocol import Ending
 from toril.storage.redis import codec
 from toril.storage.redis.scripts import script
@@ -23,7 +24,8 @@ _SURE_S: Final = 1.0
 _PROMISED: Final = 4096
 """Endings kept for callers that have not asked yet."""
 
-_LAST_WORDS_S: Final = 1.0
+_TURNS: Final = 2
+"""The turns of the loop in which a caller learns of its result and hands in the next job."""
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
@@ -31,85 +33,16 @@ def _resolve(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-class WakeUps:
-    """Waits for word that a queue may have work; whoever is told must claim."""
+def wake_ups(client: Client, base: str) -> WakeUps:
+    """Wait for word that a queue may have work."""
 
-    def __init__(self, client: Client, key: str) -> None:
-        self._client = client
-        self._key = key
-        self._waiters: list[asyncio.Future[None]] = []
-        self._task: asyncio.Task[None] | None = None
-        self._chores: set[asyncio.Task[None]] = set()
+    async def ring(_told: Reply) -> None:
+        """Leave word again; a script may, also when memory is short."""
+        # A server that is away or forgot needs no word: whoever reconnects claims.
+        with suppress(StorageError):
+            await client.run(script("ring"), base, 0)
 
-    async def wait(self, clock: Clock, seconds: float) -> None:
-        """Return when told, or when the time is up."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(future)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._listen())
-        timer = clock.call_later(seconds, lambda: _resolve(future))
-        try:
-            await future
-        except asyncio.CancelledError:
-            told = future.done() and not future.cancelled() and future.exception() is None
-            if told and not self._wake_one():
-                self._pass_on()  # told and gone, and nobody else here
-            raise
-        finally:
-            timer.cancel()
-            self._waiters = [one for one in self._waiters if one is not future]
-
-    async def close(self) -> None:
-        """Stop listening."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        if self._chores:
-            await asyncio.wait(self._chores, timeout=_LAST_WORDS_S)
-        for future in self._waiters:
-            _resolve(future)
-
-    def poke(self) -> None:
-        """Wake everybody, to look again."""
-        for future in self._waiters:
-            _resolve(future)
-
-    def _pass_on(self) -> None:
-        chore = asyncio.create_task(self._return(b"1"))
-        self._chores.add(chore)
-        chore.add_done_callback(self._chores.discard)
-
-    def _wake_one(self) -> bool:
-        for future in self._waiters:
-            if not future.done():
-                future.set_result(None)
-                return True
-        return False
-
-    async def _listen(self) -> None:
-        # Asked anew each time: somebody may come while a word is put back.
-        while any(not future.done() for future in self._waiters):
-            try:
-                told = await self._client.block(
-                    self._key,
-                    *("BLPOP", self._key, str(_BLOCK_S)),
-                    timeout_s=_BLOCK_S,
-                    orphan=self._return,
-                )
-            except StorageError as error:
-                for future in self._waiters:
-                    if not future.done():
-                        future.set_exception(error)
-                return
-            if told and not self._wake_one():
-                await self._return(told)
-
-    async def _return(self, told: Reply) -> None:
-        """Put back a word that found nobody; a script may, also when memory is short."""
-        if told:
-            # A server that is away or forgot needs no word: whoever reconnects claims.
-            with suppress(StorageError):
-                await self._client.run(script("ring"), self._key.removesuffix("wake"), 0)
+    return WakeUps(client, f"{base}wake", "BLPOP", ring)
 
 
 Known = tuple[Sequence[Ending], Mapping[str, str]]
@@ -247,6 +180,8 @@ class Replies:
                 _, messages = cast("tuple[bytes, list[bytes]]", reply)
                 for message in messages:
                     self._deliver(message)
+                for _ in range(_TURNS):  # those told go on first, and may send at once
+                    await asyncio.sleep(0)
             else:
                 self._sweep()
 

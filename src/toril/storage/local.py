@@ -1,8 +1,8 @@
-"""Reach the embedded server of this machine from programs without an event loop."""
+"""Storages of this machine: whole paths, and the embedded server for code that blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 
 from toril.resp.embedded import EmbeddedServer, default_home
 from toril.resp.url import parse_url
-from toril.storage import open_bulk
 from toril.storage.file.address import parse_file_url
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def is_embedded(url: str) -> bool:
     return url.partition(":")[0].lower().removeprefix("bullmq+") == "embedded"
 
 
-def open_embedded(url: str) -> Bulk:
+def open_embedded(url: str, open_bulk: Callable[[str], Bulk]) -> Bulk:
     """Start or adopt the server and open its blocking side; closing lets both go."""
     server = _server(url)
     server.start_blocking()
@@ -44,7 +43,7 @@ def hold_embedded(url: str) -> Iterator[None]:
 
 
 def settle_path(url: str) -> str:
-    """Make the path of a storage whole: executors start in other directories than the driver."""
+    """Make the path of a storage whole: other processes start in other directories."""
     if url.partition(":")[0].lower() == "file":
         return parse_file_url(url).url
     if not is_embedded(url):

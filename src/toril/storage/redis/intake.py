@@ -1,0 +1,118 @@
+"""Pack jobs on their way in, for `enqueue.lua`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgpack
+
+from toril.job import DEFAULT_TERMS, JobSpec, Terms
+from toril.storage.columns import spread
+from toril.storage.redis.codec import pack, pack_terms
+
+Args = list[str | bytes]
+
+_TRUE: Final = b"\xc3"
+_SHORT: Final = 32
+"""The longest packed text whose first byte holds its type and its length."""
+
+_APART: Final = frozenset("plku")
+"""What of `_extra` keeps a job out of the plain line, or makes it look for others first."""
+
+
+class Intake:
+    """Packs jobs for one client, which is told of their endings by the name `reply_to`.
+
+    What depends on the terms alone is kept from one job to the next: mostly they share one
+    object, and to look it up by its value is dear.
+    """
+
+    def __init__(self, reply_to: str) -> None:
+        self._reply_to = reply_to
+        self._pack = msgpack.Packer().pack
+        self._kept = self._of(DEFAULT_TERMS)
+
+    def _of(self, terms: Terms) -> tuple[Terms, bytes, dict[str, object] | bool, bytes, bytes]:
+        extra = _extra(terms)
+        return terms, pack_terms(terms), extra, *_ends(extra, terms, self._reply_to)
+
+    def pack(self, specs: Sequence[JobSpec]) -> Args:
+        """Give of each job its id, its head (what the script reads) and what only clients read."""
+        args: Args = []
+        write = self._pack
+        terms, packed_terms, extra, plain, waited = self._kept
+        for spec in specs:
+            if spec.terms is not terms:
+                self._kept = self._of(spec.terms)
+                terms, packed_terms, extra, plain, waited = self._kept
+            name, origin = spec.name, spec.origin
+            first, second = write(origin), write(name)
+            if plain and len(first) <= _SHORT and len(second) <= _SHORT:
+                head = first + second + (waited if spec.reply else plain)
+                if spec.requeue_failed:
+                    head += _TRUE
+            else:
+                reply = self._reply_to if spec.reply else False
+                head = write((origin, terms.delay_ms, spec.requeue_failed, reply, extra, name))
+            args += (spec.id, head, write((name, spec.payload, packed_terms, origin)))
+        return args
+
+
+def pack_rows(
+    ids: Sequence[str],
+    payloads: Sequence[bytes],
+    names: Sequence[str] | str,
+    terms: Sequence[Terms] | Terms,
+    origin: str,
+) -> Args:
+    """Pack jobs that lie in columns, without an object for each."""
+    intake = Intake("")
+    if not (isinstance(names, str) and isinstance(terms, Terms)):
+        rows = zip(ids, payloads, spread(names, len(ids)), spread(terms, len(ids)), strict=True)
+        specs = [JobSpec(id=i, payload=p, name=n, terms=t, origin=origin) for i, p, n, t in rows]
+        return intake.pack(specs)
+    _, head, _ = intake.pack([JobSpec(id="", name=names, terms=terms, origin=origin)])
+    write = msgpack.Packer().pack
+    start, end = b"\x94" + write(names), write(pack_terms(terms)) + write(origin)
+    args: Args = []
+    for job_id, payload in zip(ids, payloads, strict=True):
+        args += (job_id, head, start + write(payload) + end)
+    return args
+
+
+def _extra(terms: Terms) -> dict[str, object] | bool:
+    """What the scripts must know of the terms; False for a job with nothing special."""
+    extra: dict[str, object] = {}
+    if terms.priority:
+        extra["p"] = terms.priority
+    if terms.lifo:
+        extra["l"] = True
+    if terms.result_ttl_ms is not None:
+        extra["t"] = terms.result_ttl_ms
+    for letter, keep in (("c", terms.keep_completed), ("f", terms.keep_failed)):
+        if keep.count is not None or keep.age_ms is not None:
+            extra[letter] = [False if x is None else x for x in (keep.count, keep.age_ms)]
+    if terms.keep_logs != 1000:
+        extra["g"] = terms.keep_logs
+    dedup = terms.dedup
+    if dedup is not None:
+        extra["k"] = dedup.key
+        if dedup.ttl_ms is not None:
+            extra["u"] = dedup.ttl_ms
+        if dedup.extend:
+            extra["y"] = True
+        if dedup.replace:
+            extra["v"] = True
+    return extra or False
+
+
+def _ends(extra: dict[str, object] | bool, terms: Terms, reply_to: str) -> tuple[bytes, bytes]:
+    """Pack what ends the record of a job for the plain line, without and with somebody waiting.
+
+    Both are empty if it has to go elsewhere first: a delay, a priority, a key to hold, the front.
+    """
+    known = extra if isinstance(extra, dict) else {}
+    if terms.delay_ms or not _APART.isdisjoint(known):
+        return b"", b""
+    return pack(extra), pack({**known, "r": [reply_to]})
