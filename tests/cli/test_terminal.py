@@ -165,22 +165,26 @@ def test_a_long_message_is_broken_between_words(person: Person) -> None:
 
 
 def test_eight_seconds_without_a_server_are_told_in_four_lines(tmp_path: Path) -> None:
-    (tmp_path / "tasks.py").write_text(TASKS)
-    with (
-        Server(valkey_binary()) as server,
-        Terminal(80, "worker", "tasks", "-c", "2", cwd=tmp_path, TORIL_URL=server.url) as worker,
-    ):
-        worker.until("at once")
-        before = len(worker.lines)
-        server.kill()
-        time.sleep(8)  # how long the fault lasts
-        server.start()
-        worker.until("storage is back")
-        said = worker.lines[before - 1 : -1]
-        worker.ctrl_c()
-        assert worker.end() == 0
-    assert 2 <= len(said) <= 4, said
-    assert max(map(len, said)) <= 80
-    assert re.match(
-        r"\d\d:\d\d:\d\d ! storage unavailable \(try 1, 0\.0 s\): toril\[E01\]", said[0]
+    person = Person(80, tmp_path)
+    with Server(valkey_binary()) as server:
+        url = ("--url", server.url)
+        with person.open("worker", "tasks", "-c", "2", *url) as worker:
+            person.see("enqueue", "default", '{"a": 1, "b": 2}', "--name", "add", *url)
+            worker.until("✓")
+            before = worker.text
+            server.kill()
+            time.sleep(8)  # how long the fault lasts
+            server.start()
+            worker.until("storage is back")
+            worker.ctrl_c()
+            assert worker.end() == 0
+            person.measure(worker)
+            told = worker.text.removeprefix(before).partition("^C")[0]
+    assert 2 <= len(told.splitlines()) <= 4, told
+    first, *_, last = re.sub(r"\n {2,}", " ", told).splitlines()
+    assert re.fullmatch(
+        rf"[\d:]+ ! toril\[E01\] (?:cannot reach|server at) 127.0.0.1:{server.port} \(connection"
+        r" refused, \d+ failed attempts in 4 s\); trying again",
+        first,
     )
+    assert re.fullmatch(r"[\d:]+ · storage is back after \S+ s and \d+ tries", last)

@@ -18,7 +18,7 @@ MOST: Final = 50
 """So many lines about jobs in one second; then a summary takes their place."""
 
 _SIGNS: Final = {"picked_up": "→", "completed": "✓", "failed": "✗", "retried": "↻"}
-_ONE_LINE: Final = ("picked_up", "completed", "disconnected", "heartbeat_failed", "reap_failed")
+_ONE_LINE: Final = ("picked_up", "completed", "heartbeat_failed", "reap_failed")
 _INDENT: Final = len("12:00:00 ✓ ")
 _LONGEST: Final = 2000
 
@@ -104,7 +104,8 @@ class TerminalFormatter(logging.Formatter):
         sign = _SIGNS.get(event, "!" if record.levelno >= logging.WARNING else "·")
         when = datetime.fromtimestamp(record.created).astimezone()
         text = f"{when:%H:%M:%S} {sign} {_short(record, event)}"
-        return cut(text, width) if event in _ONE_LINE else fit(text, width, _INDENT)
+        again = event == "disconnected" and record.__dict__["attempt"] > 1
+        return cut(text, width) if again or event in _ONE_LINE else fit(text, width, _INDENT)
 
 
 def _short(record: logging.LogRecord, event: str) -> str:
@@ -116,6 +117,12 @@ def _short(record: logging.LogRecord, event: str) -> str:
         return f"{job} waited {fields['age_ms']:,} ms{again}"
     if event == "completed":
         return f"{job} {fields['duration_s'] * 1000:,.0f} ms"
+    if event == "disconnected":
+        # What is in brackets is the cause; what follows is for who made the call.
+        cause, bracket, _ = str(fields["error"]).partition(")")
+        if fields["attempt"] == 1:
+            return f"{cause}{bracket}; trying again"
+        return f"still away after {fields['duration_s']:.0f} s: {cause}{bracket}"
     return printable(record.getMessage(), _LONGEST)
 
 

@@ -70,9 +70,10 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 def run(args: Sequence[str], output: Output) -> int:
     """Run a command; give its exit code, whatever happens."""
     output.json = "--json" in args  # for what goes wrong before the options are read
-    warnings.showwarning = functools.partial(_warn, output, warnings.showwarning)
     try:
-        answer = toril.main(list(args), prog_name="toril", standalone_mode=False, obj=output)
+        with warnings.catch_warnings():
+            warnings.showwarning = functools.partial(_warn, output, warnings.showwarning)
+            answer = toril.main(list(args), prog_name="toril", standalone_mode=False, obj=output)
     except click.exceptions.NoArgsIsHelpError as error:
         output.say(error.format_message())
         return error.exit_code

@@ -196,6 +196,8 @@ class Journal:
             logging.ERROR,
             "disconnected",
             f"storage unavailable (try {tries}, {seconds:.1f} s): {text}",
+            attempt=tries,
+            duration_s=seconds,
             error=text,
         )
 
