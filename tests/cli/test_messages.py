@@ -189,6 +189,18 @@ def test_a_mistake_in_a_module_is_told_with_its_line(
     check(toril("worker", target, cwd=folder, TORIL_URL=url), code, 2, *said)
 
 
+@pytest.mark.parametrize(
+    ("args", "mark"),
+    [(["tsaks"], "toril[E02] "), (["tasks:app", "--queue", "defalt"], "toril: no task goes to")],
+)
+def test_a_mistake_is_told_once_for_all_processes(
+    folder: Path, url: str, args: list[str], mark: str
+) -> None:
+    done = toril("worker", *args, "--processes", "3", cwd=folder, TORIL_URL=url)
+    assert (done.code, done.err.count(mark)) == (2, 1)
+    done.check_brief()
+
+
 def test_e06_a_call_that_nobody_awaits(folder: Path, url: str) -> None:
     program = subprocess.run(
         [sys.executable, "unsent.py"],

@@ -7,8 +7,8 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -83,18 +83,23 @@ def command(
         metrics_port=metrics_port,
         at=at,
     )
-    if processes > 1:
-        from toril.cli.processes import supervise
-
-        return supervise(output, sys.argv[1:], processes)
     from toril.cli.find import find
 
     found = find(target)  # before there is a loop: a module may run one of its own
-    with suppress(ImportError):
-        import uvloop
+    if processes > 1:
+        from toril.cli.processes import supervise
 
-        return uvloop.run(work(output, wishes, found))
-    return asyncio.run(work(output, wishes, found))
+        _workers(found, wishes, NoMetrics())  # a mistake is told once, and not by each process
+        return supervise(output, sys.argv[1:], processes)
+    return _runner()(work(output, wishes, found))
+
+
+def _runner() -> Callable[[Coroutine[Any, Any, int]], int]:
+    try:
+        import uvloop
+    except ImportError:  # only this one: a worker may raise such errors, too
+        return asyncio.run
+    return uvloop.run
 
 
 async def work(output: Output, wishes: Wishes, found: Found) -> int:
