@@ -278,8 +278,9 @@ async def test_a_handler_that_blocks_the_loop_is_named_with_its_line(
         await queue.wait_until_finished((await queue.add("resize", None)).id)
         await queue.wait_until_finished(first.id)
     await queue.stop()
-    (said,) = [one for one in caplog.messages if "toril[E10]" in one]
-    assert said.startswith("toril[E10] task 'resize' blocked the event loop for 0.")
+    # A busy machine may stop us elsewhere, too; this one was made here.
+    said = next(one for one in caplog.messages if "task 'resize'" in one)
+    assert said.startswith("toril[E10] task 'resize' blocked the event loop for ")
     assert " s (resize at test_heart.py:" in said
     assert ": time.sleep(0.6)); 1 other job stood still, its lease was kept." in said
     assert "fix: write it as plain def" in said
