@@ -10,9 +10,9 @@ from toril.errors import MissingExtra
 
 
 def missing_extra(what: str, extra: str, more: str = "") -> MissingExtra:
-    """Make the error: `what` needs the extra; `more` names what no package brings."""
+    """Make the error, as "metrics need"; `more` names what no package brings."""
     return MissingExtra(
-        f"toril[E14] {what} needs the '{extra}' extra. fix: {install(f'toril[{extra}]')}{more}"
+        f"toril[E14] {what} the '{extra}' extra. fix: {install(f'toril[{extra}]')}{more}"
     )
 
 

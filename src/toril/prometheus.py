@@ -39,7 +39,7 @@ class PrometheusMetrics:
         try:
             from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
         except ImportError:
-            raise missing_extra("a /metrics page", "metrics") from None
+            raise missing_extra("metrics need", "metrics") from None
         self.registry = CollectorRegistry() if registry is None else registry
         self._names: set[tuple[str, str]] = set()
 

@@ -334,7 +334,7 @@ def test_e14_an_extra_that_is_missing(folder: Path, url: str, tmp_path: Path) ->
     (tmp_path / "prometheus_client.py").write_text(absent)
     (tmp_path / "tasks.py").write_text(TASKS)
     args = ("worker", "tasks:app", "--metrics-port", "0")
-    said = "a /metrics page needs the 'metrics' extra\nfix: "
+    said = "metrics need the 'metrics' extra\nfix: "
     plain = toril(*args, cwd=tmp_path, TORIL_URL=url, UV="")
     check(plain, "E14", 2, f'{said}python -m pip install "toril[metrics]"')
     check(

@@ -57,7 +57,7 @@ def open_session(
 def check_installed() -> None:
     """Raise `MissingExtra` where pyspark or its Java is missing."""
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
-        raise missing_extra("Spark", "spark", f", and Java {JAVA}")
+        raise missing_extra("Spark needs", "spark", f", and Java {JAVA}")
     found = java_version()
     if found is None or found < JAVA:
         have = "none was found" if found is None else f"found {found}"

@@ -42,7 +42,7 @@ def find_folder() -> Path:
     try:
         package = distribution("bullmq")
     except PackageNotFoundError:
-        raise missing_extra("the BullMQ storage", "bullmq") from None
+        raise missing_extra("the BullMQ storage needs", "bullmq") from None
     if package.version != VERSION:
         raise StorageError(
             f"bullmq {package.version} is installed, toril speaks the wire of {VERSION}; "
