@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
 
 from toril.errors import InvalidOption, TorilError
 from toril.ids import check_name
+from toril.metrics import EnqueueMetrics
 from toril.options import JobOptions, JobOverrides
 from toril.queue import Queue, find_storage
 from toril.task import AsyncTask, P, PlainTask, R, Task
 from toril.text import printable, suggest
 
 if TYPE_CHECKING:
+    from toril.metrics import MetricsCollector
     from toril.storage.protocol import Storage
     from toril.worker import Worker
     from toril.worker_options import WorkerOverrides
@@ -26,7 +28,7 @@ class Toril:
     """Holds tasks. `queue` is where they go unless they say otherwise.
 
     `storage` as for `Queue`; nothing is opened before it is used, and `async with` (or `close`)
-    lets it go again.
+    lets it go again. `metrics` collects for its queues and workers.
     """
 
     def __init__(
@@ -35,9 +37,11 @@ class Toril:
         storage: Storage | str | None = None,
         *,
         defaults: JobOptions | None = None,
+        metrics: MetricsCollector | None = None,
     ) -> None:
         self.default_queue = check_name("queue", queue)
         self.defaults = JobOptions() if defaults is None else defaults
+        self.metrics = metrics
         self._asked = storage
         self._storage: Storage | None = None
         self._queues: dict[str, Queue[Any, Any]] = {}
@@ -71,14 +75,26 @@ class Toril:
             raise TorilError(f"{self!r} uses {self._storage.url} already; call use() before")
         self._asked = storage
 
+    def measure(self, metrics: MetricsCollector) -> None:
+        """Take a collector, for what is handed in from now on and for workers made later."""
+        self.metrics = metrics
+        for queue in self._queues.values():
+            queue.metrics = self._enqueue_metrics
+
     def queue(self, name: str | None = None) -> Queue[Any, Any]:
         """Give one of its queues, on the shared storage."""
         chosen = self.default_queue if name is None else name
         if chosen not in self._queues:
-            made: Queue[Any, Any] = Queue(chosen, self.storage, defaults=self.defaults)
+            made: Queue[Any, Any] = Queue(
+                chosen, self.storage, defaults=self.defaults, metrics=self._enqueue_metrics
+            )
             made.serving = self._module() or made.serving
             self._queues[chosen] = made
         return self._queues[chosen]
+
+    @property
+    def _enqueue_metrics(self) -> EnqueueMetrics | None:
+        return self.metrics if isinstance(self.metrics, EnqueueMetrics) else None
 
     def _module(self) -> str:
         """The module its first task was defined in, as a command would name it."""
@@ -144,6 +160,8 @@ class Toril:
                 f"no task goes to queue '{printable(name, 60)}'.{suggest(name, known)}"
                 f" Queues with tasks: {', '.join(known)}"
             )
+        if self.metrics is not None:
+            options.setdefault("metrics", self.metrics)
         return Worker(self.queue(name), handlers, **options)
 
     async def close(self) -> None:

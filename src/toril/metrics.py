@@ -82,6 +82,15 @@ class JobMetrics(Protocol):
         ...
 
 
+@runtime_checkable
+class EnqueueMetrics(Protocol):
+    """What a queue reports, to a collector that has this too."""
+
+    def jobs_enqueued(self, queue: str, name: str, count: int) -> None:
+        """So many new jobs of that name were stored; duplicates are none."""
+        ...
+
+
 class NoMetrics:
     """Collect nothing; the default."""
 

@@ -1,7 +1,8 @@
-"""Collect a worker's metrics for Prometheus, under the names its users know (extra `metrics`)."""
+"""Collect metrics for Prometheus, under the names its users know (extra `metrics`)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +31,7 @@ _LOCK_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 
 
 
 class PrometheusMetrics:
-    """A `MetricsCollector` with a registry of its own; give one to all workers of a process.
+    """A `MetricsCollector` with a registry of its own; for all workers and queues of a process.
 
     `render` gives the text that Prometheus reads. Job ids and error texts never become labels.
     """
@@ -79,6 +80,9 @@ class PrometheusMetrics:
         self._failed = counter(
             "bullmq_jobs_failed_total", "Jobs that failed for good, by reason", "queue", "reason"
         )
+        self._enqueued = counter(
+            "toril_jobs_enqueued_total", "New jobs handed in here", "queue", "name"
+        )
         self._finished = counter(
             "toril_jobs_finished_total", "Jobs that ended", "queue", "name", "outcome"
         )
@@ -97,7 +101,8 @@ class PrometheusMetrics:
         self._paused = gauge("toril_queue_paused", "1 while the queue is paused", "queue")
         self._active = gauge("toril_worker_active_jobs", "Jobs in hand", "queue", "worker_id")
         self._slots = gauge("toril_worker_slots", "Jobs at once", "queue", "worker_id")
-        self._up = gauge("toril_storage_up", "1 while the storage answers")
+        self._up = gauge("toril_storage_up", "1 while the storage answers a worker")
+        self._up.set(math.nan)  # a program without workers does not know, and must alarm nobody
         self._away = counter("toril_storage_reconnects_total", "Times the storage was tried again")
         build = gauge("toril_build_info", "Always 1", "version", "protocol")
         build.labels(__version__, "bullmq-5.62").set(1)
@@ -188,6 +193,12 @@ class PrometheusMetrics:
     def leases_renewed(self, queue: str, seconds: float) -> None:
         """A renewal took that long."""
         self._extend.labels(queue).observe(seconds)
+
+    # -- EnqueueMetrics --------------------------------------------------------------------
+
+    def jobs_enqueued(self, queue: str, name: str, count: int) -> None:
+        """So many new jobs of that name were stored."""
+        self._enqueued.labels(queue, self._name(queue, name)).inc(count)
 
     # -- what an exporter looks up when it is asked ------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -37,6 +38,7 @@ from toril.hooks import HOOK_KINDS, H, Hook, HookKind
 from toril.ids import check_name, ulid, ulids
 from toril.job import In, Job, JobSpec, JobStatus, Out, State, Terms
 from toril.late import late, why_late
+from toril.metrics import EnqueueMetrics
 from toril.options import JobOptions, JobOverrides, WaitOverrides
 from toril.quick import maker
 from toril.retry import Seconds, to_ms, to_seconds
@@ -147,10 +149,16 @@ class Queue(TendedQueue[In, Out]):
         result_serde: Serde[Out] | None = None,
         defaults: JobOptions | None = None,
         clock: Clock | None = None,
+        metrics: EnqueueMetrics | None = None,
     ) -> None:
         options = JobOptions() if defaults is None else defaults
         if not isinstance(options, JobOptions):
             raise InvalidOption(f"defaults={defaults!r}: give JobOptions(…)")
+        if not isinstance(metrics, EnqueueMetrics | None):
+            raise InvalidOption(
+                f"metrics={printable(metrics, 60)}: give a collector that has jobs_enqueued(queue,"
+                " name, count), such as PrometheusMetrics"
+            )
         plain: JsonSerde[Any] = JsonSerde(max_bytes=max(options.size_limit, MAX_BYTES))
         super().__init__(
             check_name("queue", name),
@@ -163,6 +171,8 @@ class Queue(TendedQueue[In, Out]):
         for one in (self.serde, self.result_serde):
             if one.format != "json":
                 self.require(Feature.ANY_SERDE, f"serde {one.format!r}")
+        self.metrics = metrics
+        """Counts what is handed in here; None counts nothing."""
         self._terms_for_add = self._terms(options, None)
         self._terms_for_enqueue = self._terms(options, RESULT_TTL_S)
         self.serving = "MODULE"
@@ -273,7 +283,7 @@ class Queue(TendedQueue[In, Out]):
         await self._open()
         receipts: list[Receipt] = []
         for first in range(0, len(specs), BATCH):
-            receipts += await self.storage.enqueue(self.name, specs[first : first + BATCH])
+            receipts += await self._store(specs[first : first + BATCH])
         there = await self._jobs_there([r.id for r in receipts if not r.created])
         now = self.clock.now_ms()
 
@@ -365,8 +375,17 @@ class Queue(TendedQueue[In, Out]):
 
     async def _hand_in(self, spec: JobSpec) -> Receipt:
         await self._open()
-        (receipt,) = await self.storage.enqueue(self.name, [spec])
+        (receipt,) = await self._store([spec])
         return receipt
+
+    async def _store(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
+        receipts = await self.storage.enqueue(self.name, specs)
+        if self.metrics is not None:
+            pairs = zip(specs, receipts, strict=True)
+            names = Counter(spec.name for spec, receipt in pairs if receipt.created)
+            for name, count in names.items():
+                self.metrics.jobs_enqueued(self.name, name, count)
+        return receipts
 
     async def _enqueue_result(self, receipt: Receipt) -> EnqueueResult[Out]:
         if receipt.created:

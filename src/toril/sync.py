@@ -21,6 +21,7 @@ from toril.clock import Clock
 from toril.errors import EventsTrimmed, StorageClosed, TorilError
 from toril.event import Cursor, Event
 from toril.job import In, Out
+from toril.metrics import EnqueueMetrics
 from toril.options import JobOptions
 from toril.queue import Queue
 from toril.retry import Seconds, to_ms, to_seconds
@@ -169,6 +170,7 @@ class SyncQueue(Generic[In, Out]):
         result_serde: Serde[Out] | None = None,
         defaults: JobOptions | None = None,
         clock: Clock | None = None,
+        metrics: EnqueueMetrics | None = None,
     ) -> None:
         def make() -> Queue[In, Out]:
             return Queue(
@@ -178,6 +180,7 @@ class SyncQueue(Generic[In, Out]):
                 result_serde=result_serde,
                 defaults=defaults,
                 clock=clock,
+                metrics=metrics,
             )
 
         queue = make()

@@ -28,6 +28,10 @@ app = Toril("sums")
 def add(a: int, b: int = 0) -> int:
     return a + b
 
+@app.task
+async def twice(a: int) -> str:
+    return (await add.enqueue(a, a)).id
+
 @app.task(attempts=1)
 async def fail(reason: str) -> None:
     raise Reject(reason)
@@ -182,10 +186,12 @@ def test_metrics_are_served_while_a_worker_runs(folder: Path, url: str) -> None:
         assert process.stderr is not None
         line = process.stderr.readline()
         assert line.startswith("metrics at http://127.0.0.1:")
-        run(folder, url, "call", "tasks", "add", "2", "3")
+        run(folder, url, "call", "tasks", "twice", "2")
         with urlopen(line.split()[-1]) as answer:
             text = answer.read().decode()
-        assert 'bullmq_jobs_processed_total{queue="sums",status="completed"} 1.0' in text
+        assert 'bullmq_jobs_processed_total{queue="sums",status="completed"}' in text
+        assert 'toril_jobs_finished_total{name="twice",outcome="completed",queue="sums"}' in text
+        assert 'toril_jobs_enqueued_total{name="add",queue="sums"} 1.0' in text
     finally:
         code, _, _ = end(process, signal.SIGTERM)
     assert code == 0

@@ -44,6 +44,16 @@ async def test_jobs_beside_the_line_are_found_and_put_into_it(bull: Case) -> Non
     assert bad(await bull.look()) == ["workers"]
 
 
+async def test_a_look_for_stalled_jobs_that_others_just_made_is_waited_out(bull: Case) -> None:
+    async with bull.queue as queue:
+        await queue.add("n", 1, id="j0")
+    bull.raw.lmove(bull.key("wait"), bull.key("active"), "RIGHT", "LEFT")
+    report = await bull.look()
+    bull.raw.set(bull.key("stalled-check"), "1", px=200)
+    assert await bull.mend(report) == ["mail: put 1 job back in line"]
+    assert bull.raw.lrange(bull.key("wait"), 0, -1) == [b"j0"]
+
+
 async def test_a_scheduler_without_a_next_job_is_found(bull: Case) -> None:
     await begin(bull)
     schedule(bull, "sound")
@@ -73,6 +83,16 @@ async def test_a_scheduler_at_its_limit_or_end_is_no_problem(bull: Case) -> None
         bull.raw.zrem(bull.key("delayed"), job)
         bull.raw.delete(bull.key(job))
     assert found(await bull.look(), "schedulers").level is Level.OK
+
+
+async def test_an_older_repeatable_is_judged_only_where_all_lines_were_read(bull: Case) -> None:
+    await begin(bull)
+    bull.raw.zadd(bull.key("repeat"), {"old::::50": LATER_MS})
+    assert found(await bull.look(), "schedulers").level is Level.PROBLEM
+    async with bull.queue as queue:
+        await queue.add("n", 1, delay=3600)
+    cut = await bull.look(limit=1)
+    assert [one.level for one in cut.findings if one.check == "schedulers"] == [Level.OK]
 
 
 async def test_a_job_whose_scheduler_is_gone_is_a_warning(bull: Case) -> None:

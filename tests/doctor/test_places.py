@@ -11,6 +11,7 @@ from redis import Redis
 from tests.doctor.conftest import bad, found
 from tests.servers import Server, valkey_binary
 from toril import Queue
+from toril.doctor.census import read_meta
 from toril.doctor.examine import examine
 from toril.doctor.finding import Bounds, Level
 
@@ -36,6 +37,38 @@ def node_queue(raw: Any, base: str, waiting: int) -> None:
         job = {"name": "n", "data": "{}", "opts": "{}", "timestamp": 1, "delay": 0, "priority": 0}
         raw.hset(f"{base}:{number}", mapping=job)
         raw.lpush(f"{base}:wait", number)
+
+
+@pytest.mark.parametrize(
+    ("key", "spot"),
+    [
+        ("bull:mail:meta", ("bullmq", "bull", "mail", "mail")),
+        ("bull:{mail}:meta", ("bullmq", "bull", "{mail}", "mail")),
+        ("{bull}:mail:meta", ("bullmq", "{bull}", "mail", "mail")),
+        ("{bull}:{mail}:meta", ("bullmq", "{bull}", "{mail}", "mail")),
+        ("a:b:mail:meta", ("bullmq", "a:b", "mail", "mail")),
+        ("{jq:mail}:meta", ("lean", "jq", "mail", "mail")),
+        ("{a:b:mail}:meta", ("lean", "a:b", "mail", "mail")),
+    ],
+)
+def test_a_queue_is_read_from_its_key(key: str, spot: tuple[str, ...]) -> None:
+    read = read_meta(key)
+    assert read is not None
+    assert (read.layout, read.prefix, read.name, read.bare) == spot
+    assert f"{read.base}meta" == key
+
+
+@pytest.mark.parametrize("key", ["meta", "mail:meta", "bull:mail:wait"])
+def test_other_keys_are_no_queues(key: str) -> None:
+    assert read_meta(key) is None
+
+
+async def test_a_prefix_with_braces_is_a_place_like_others(server: Server, raw: Any) -> None:
+    node_queue(raw, "{bull}:mail", 1)
+    place = found(await examine(f"bullmq+{server.url}", ["mail"]), "place")
+    assert "found '{bull}:mail' (1 waiting)" in place.text
+    assert place.fix == 'prefix="{bull}"'
+    assert bad(await examine(f"bullmq+{server.url}?prefix={{bull}}", ["mail"])) == ["workers"]
 
 
 async def test_e13_a_queue_under_another_prefix_is_found(server: Server, raw: Any) -> None:

@@ -144,6 +144,24 @@ async def test_a_replica_is_a_problem_and_its_master_may_be_one(server: Server, 
         assert (await finding(server, "replication")).text == "a master with 1 replica"
 
 
+async def test_durability_that_cannot_be_kept_is_a_problem(server: Server, raw: Any) -> None:
+    for asked, said in (("local", "can be kept"), ("replicated:1", "there are 0 replicas")):
+        report = await examine(f"{server.url}?durability={asked}")
+        assert said in found(report, "durability").text
+    raw.config_set("appendonly", "no")
+    local = found(await examine(f"{server.url}?durability=local"), "durability")
+    assert (local.level, local.code) == (Level.PROBLEM, "E15")
+    assert local.text == (
+        "durability=local cannot be kept, as changes are not written to disk;"
+        " the storage does not open"
+    )
+
+
+async def test_dead_connections_that_stay_are_a_warning(server: Server, raw: Any) -> None:
+    raw.config_set("tcp-keepalive", 0)
+    assert "tcp-keepalive is 0" in (await finding(server, "clients")).text
+
+
 async def test_idle_connections_that_are_closed_are_a_warning(server: Server, raw: Any) -> None:
     raw.config_set("timeout", 10)
     clients = await finding(server, "clients")

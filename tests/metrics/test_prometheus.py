@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -14,9 +15,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.servers import Server, valkey_binary
-from toril import InvalidOption, JobContext, JobOptions, NewJob, Queue, Reject, Worker
+from toril import InvalidOption, JobContext, JobOptions, NewJob, NoMetrics, Queue, Reject, Worker
+from toril.cli.lines import tally_of
 from toril.exporter import Exporter
 from toril.ids import ulid
+from toril.metrics import JobMetrics
 from toril.prometheus import OTHER, PrometheusMetrics
 
 MONITORING: Final = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
@@ -61,10 +64,45 @@ def key(name: str, /, **labels: str) -> tuple[str, Labels]:
     return name, tuple(sorted(labels.items()))
 
 
+SEED: Final = {
+    "bullmq_jobs_processed_total": ("queue", "status"),
+    "bullmq_job_duration_seconds": ("queue",),
+    "bullmq_queue_length": ("queue", "state"),
+    "bullmq_stalled_jobs_total": ("queue",),
+    "bullmq_heartbeat_success_total": ("queue",),
+    "bullmq_heartbeat_failure_total": ("queue",),
+    "bullmq_active_workers": ("queue", "worker_id"),
+    "bullmq_redis_connection_status": ("status",),
+    "bullmq_redis_reconnect_attempts_total": (),
+    "bullmq_stalled_checker_skipped_total": ("queue",),
+    "bullmq_lock_extend_duration_seconds": ("queue",),
+    "bullmq_jobs_failed_total": ("queue", "reason"),
+    "bullmq_job_count": ("queue", "state"),
+}
+OURS: Final = {
+    "toril_jobs_enqueued_total": ("queue", "name"),
+    "toril_jobs_finished_total": ("queue", "name", "outcome"),
+    "toril_job_retries_total": ("queue", "name"),
+    "toril_jobs_stalled_total": ("queue",),
+    "toril_job_duration_seconds": ("queue", "name"),
+    "toril_job_wait_seconds": ("queue", "name"),
+    "toril_queue_jobs": ("queue", "state"),
+    "toril_queue_oldest_waiting_seconds": ("queue",),
+    "toril_queue_paused": ("queue",),
+    "toril_worker_active_jobs": ("queue", "worker_id"),
+    "toril_worker_slots": ("queue", "worker_id"),
+    "toril_storage_up": (),
+    "toril_storage_reconnects_total": (),
+    "toril_build_info": ("version", "protocol"),
+}
+"""Every metric by name, with its labels."""
+
+
 @asynccontextmanager
 async def exported(queue: Queue[Any, Any], handler: Any, **options: Any) -> AsyncIterator[str]:
     """Run a worker with an exporter on a free port."""
-    metrics = PrometheusMetrics()
+    metrics = queue.metrics if isinstance(queue.metrics, PrometheusMetrics) else None
+    metrics = metrics or PrometheusMetrics()
     worker = Worker(queue, handler, metrics=metrics, worker_id="w-1", **options)
     async with queue, worker, Exporter(metrics, [worker], port=0) as exporter:
         yield exporter.url
@@ -72,7 +110,9 @@ async def exported(queue: Queue[Any, Any], handler: Any, **options: Any) -> Asyn
 
 async def test_counters_agree_with_the_store_after_many_mixed_jobs(server: Server) -> None:
     jobs = 10_000
-    queue: Queue[int, int] = Queue("mixed", f"{server.url}?prefix=m{ulid()}")
+    queue: Queue[int, int] = Queue(
+        "mixed", f"{server.url}?prefix=m{ulid()}", metrics=PrometheusMetrics()
+    )
 
     async def handle(job: JobContext[int]) -> int:
         if job.data % 10 == 1:
@@ -109,6 +149,8 @@ async def test_counters_agree_with_the_store_after_many_mixed_jobs(server: Serve
     assert found[key(reasons, queue="mixed", reason="transient_exhausted")] == 1000
     finished = [value for (name, _), value in found.items() if name == "toril_jobs_finished_total"]
     assert sum(finished) == jobs
+    enqueued = [value for (name, _), value in found.items() if name == "toril_jobs_enqueued_total"]
+    assert sum(enqueued) == jobs
     waits = [value for (name, _), value in found.items() if name == "toril_job_wait_seconds_count"]
     assert sum(waits) == jobs
     assert found[key("bullmq_active_workers", queue="mixed", worker_id="w-1")] == 1
@@ -192,6 +234,12 @@ async def test_a_worker_that_stopped_leaves_no_series_behind() -> None:
     assert "w-9" not in metrics.render().decode()
 
 
+def test_the_tally_of_the_command_line_hands_on_what_is_told_job_by_job() -> None:
+    assert inspect.getattr_static(tally_of(PrometheusMetrics()), "job_ended", None) is not None
+    assert isinstance(tally_of(PrometheusMetrics()), JobMetrics)
+    assert not isinstance(tally_of(NoMetrics()), JobMetrics)
+
+
 def exported_names() -> set[str]:
     metrics = PrometheusMetrics()
     names = set()
@@ -199,6 +247,32 @@ def exported_names() -> set[str]:
         ends = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}
         names |= {family.name + end for end in ends.get(family.type, ("",))}
     return names
+
+
+async def test_a_worker_exports_every_metric_with_its_labels(server: Server) -> None:
+    queue: Queue[int, int] = Queue(
+        "all", f"{server.url}?prefix=m{ulid()}", metrics=PrometheusMetrics()
+    )
+    async with exported(queue, lambda job: job.data) as url:
+        await queue.enqueue_and_wait("one", 1)
+        status, text = await fetch(url, "/metrics")
+    assert status == 200
+    families = {
+        family.name: family
+        for family in text_string_to_metric_families(text)
+        if not family.name.endswith("_created")
+    }
+    wanted = {name.removesuffix("_total"): set(labels) for name, labels in (SEED | OURS).items()}
+    assert families.keys() == wanted.keys()
+    for name, family in families.items():
+        labels = {frozenset(sample.labels) - {"le"} for sample in family.samples}
+        assert labels <= {frozenset(wanted[name])}
+    silent = {name for name, family in families.items() if not family.samples}
+    assert silent == {
+        *("bullmq_stalled_jobs", "bullmq_heartbeat_success", "bullmq_heartbeat_failure"),
+        *("bullmq_lock_extend_duration_seconds", "bullmq_stalled_checker_skipped"),
+        *("bullmq_jobs_failed", "toril_job_retries", "toril_jobs_stalled"),
+    }, "nothing of that kind has happened"
 
 
 @pytest.mark.parametrize("name", ["alerts.yml", "grafana.json"])

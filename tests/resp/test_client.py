@@ -189,6 +189,7 @@ async def test_an_embedded_address_needs_its_server_first() -> None:
 
 async def test_the_server_says_who_it_is(client: Client) -> None:
     info = await client.server_version()
+    assert info is not None
     assert info.name in ("valkey", "redis")
     assert info.version >= (7, 0)
     assert (info.maxmemory_policy, info.role) == ("noeviction", "master")

@@ -11,7 +11,7 @@ from typing import Any, Final, TextIO
 from toril.cli.output import Output
 from toril.cli.width import cut, fit, width_of
 from toril.logs import TextFormatter
-from toril.metrics import JobsProcessed, MetricsCollector
+from toril.metrics import JobMetrics, JobsProcessed, MetricsCollector
 from toril.text import printable
 
 MOST: Final = 50
@@ -64,6 +64,21 @@ class Tally:
         if self.stalled:
             parts.append(f"{self.stalled:,} stalled")
         return ", ".join(parts)
+
+
+class JobTally(Tally):
+    """Hands on what is told job by job, too."""
+
+    def __init__(self, inner: MetricsCollector, jobs: JobMetrics) -> None:
+        super().__init__(inner)
+        # By name: a protocol that is asked for at run time does not see what __getattr__ gives.
+        self.job_ended = jobs.job_ended
+        self.leases_renewed = jobs.leases_renewed
+
+
+def tally_of(inner: MetricsCollector) -> Tally:
+    """Count for a collector."""
+    return JobTally(inner, inner) if isinstance(inner, JobMetrics) else Tally(inner)
 
 
 class Spare(logging.Filter):

@@ -37,6 +37,7 @@ COMMANDS = {
         home="toril.cli.metrics", name="command", help="Print gauges as Prometheus reads them."
     ),
     "server": Lazy(home="toril.cli.server", name="server", help="The Valkey inside."),
+    "acl": Lazy(home="toril.cli.acl", name="acl", help="Users with no more rights than needed."),
     "explain": Lazy(home="toril.cli.explain", name="command", help="Explain a code."),
     "spark": Lazy(
         home="toril.cli.spark",

@@ -104,11 +104,11 @@ def _runner() -> Callable[[Coroutine[Any, Any, int]], int]:
 
 async def work(output: Output, wishes: Wishes, found: Found) -> int:
     """Run until a signal, or with --burst until nothing is left."""
-    from toril.cli.lines import Discreet, Spare, Tally, TerminalFormatter, summarise
+    from toril.cli.lines import Discreet, Spare, TerminalFormatter, summarise, tally_of
     from toril.logs import configure_logs
 
     inner = _collector(found, wishes.metrics_port)
-    tally, spare = Tally(inner), Spare()
+    tally, spare = tally_of(inner), Spare()
     app, workers = _workers(found, wishes, cast("MetricsCollector", tally))
     level = logging.ERROR if output.level == QUIET else logging.INFO
     level = logging.DEBUG if output.level > NORMAL else level
@@ -159,14 +159,20 @@ async def work(output: Output, wishes: Wishes, found: Found) -> int:
 def _collector(found: Found, port: int | None) -> MetricsCollector:
     from toril.app import Toril
 
-    own = None if isinstance(found, Toril) else found.options.metrics
+    own = found.metrics if isinstance(found, Toril) else found.options.metrics
     if port is None:
         return own or NoMetrics()
-    if own is not None:
-        raise InvalidOption("--metrics-port: this Worker has metrics= of its own; serve those")
     from toril.prometheus import PrometheusMetrics
 
-    return PrometheusMetrics()
+    if isinstance(own, PrometheusMetrics) and isinstance(found, Toril):
+        return own
+    if own is not None:
+        kind = type(found).__name__
+        raise InvalidOption(f"--metrics-port: this {kind} has metrics= of its own; serve those")
+    made = PrometheusMetrics()
+    if isinstance(found, Toril):
+        found.measure(made)  # also what its tasks hand in
+    return made
 
 
 def _workers(

@@ -13,7 +13,7 @@ from toril.resp.greet import read_info
 
 _ASKED: Final = (
     *("appendfsync", "save", "min-replicas-to-write", "protected-mode", "bind", "port"),
-    *("tls-port", "timeout", "maxclients"),
+    *("tls-port", "timeout", "tcp-keepalive", "maxclients"),
 )
 _TRIES: Final = 3
 

@@ -30,7 +30,9 @@ def check_server(facts: Facts, address: Address) -> Iterator[Finding]:
     yield from _version(facts)
     yield _eviction(facts)
     yield _persistence(facts)
-    yield from _replication(facts)
+    yield from _replication(facts, address)
+    if address.durability != "memory":
+        yield _durability(facts, address.durability)
     yield _access(facts, address)
     yield _clock(facts)
     yield _clients(facts)
@@ -123,7 +125,7 @@ def _appending(facts: Facts) -> Finding:
     return ok("persistence", f"changes go to disk ({told.get(often, 'appendonly')})")
 
 
-def _replication(facts: Facts) -> Iterator[Finding]:
+def _replication(facts: Facts, address: Address) -> Iterator[Finding]:
     if facts.info.get("role") == "slave":
         where = f"{facts.info.get('master_host')}:{facts.info.get('master_port')}"
         yield problem(
@@ -145,7 +147,7 @@ def _replication(facts: Facts) -> Iterator[Finding]:
         )
     if not count:
         yield ok("replication", "a master without replicas")
-    elif facts.config.get("min-replicas-to-write") == "0":
+    elif facts.config.get("min-replicas-to-write") == "0" and address.durability == "memory":
         yield warning(
             "replication",
             f"{_replicas(count)}, and min-replicas-to-write is 0: a master that is cut off takes"
@@ -154,6 +156,24 @@ def _replication(facts: Facts) -> Iterator[Finding]:
         )
     else:
         yield ok("replication", f"a master with {_replicas(count)}")
+
+
+def _durability(facts: Facts, asked: str) -> Finding:
+    """Tell whether the server can keep what the URL asks for; a storage does not open if not."""
+    kind, _, number = asked.partition(":")
+    there, wanted = facts.number("connected_slaves"), int(number or 0)
+    if kind == "local" and facts.info.get("aof_enabled") != "1":
+        fact, fix = "changes are not written to disk", "CONFIG SET appendonly yes"
+    elif there < wanted:
+        fact, fix = f"there {'is' if there == 1 else 'are'} {_replicas(there)}", "add replicas"
+    else:
+        return ok("durability", f"durability={asked} can be kept")
+    return problem(
+        "durability",
+        f"durability={asked} cannot be kept, as {fact}; the storage does not open",
+        f"{fix}, or leave durability out of the URL",
+        code="E15",
+    )
 
 
 def _replicas(count: int) -> str:
@@ -226,6 +246,12 @@ def _clients(facts: Facts) -> Finding:
             "clients",
             f"{connected:,} of {most:,} connections are in use; more are refused",
             "CONFIG SET maxclients, or close what is not needed",
+        )
+    if facts.config.get("tcp-keepalive") == "0":
+        return warning(
+            "clients",
+            "tcp-keepalive is 0: connections whose client vanished stay for ever",
+            "CONFIG SET tcp-keepalive 300, and the same in the server's configuration",
         )
     idle = facts.number("timeout")
     if 0 < idle < _IDLE_S:

@@ -130,12 +130,13 @@ class Visit:
 async def visiting(address: Address, bounds: Bounds) -> AsyncIterator[Visit]:
     """Reach a server, the embedded one too, for as long as the look takes."""
     async with AsyncExitStack() as stack:
-        reached = address
+        # Whether the server can be as durable as asked is a finding, and nothing here needs it.
+        reached = replace(address, durability="memory")
         if address.kind == "embedded":
             server = EmbeddedServer(address.path or None)
             await server.start()
             stack.push_async_callback(server.stop)
-            reached = replace(address, kind="unix", path=str(server.socket))
+            reached = replace(reached, kind="unix", path=str(server.socket))
         client = Client(reached)
         stack.push_async_callback(client.close)
         await client.open()

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from hiredis import pack_command
 
 from toril.clock import Clock, SystemClock
-from toril.errors import InvalidOption, StorageClosed, StorageError, StorageUnavailable
+from toril.errors import (
+    InvalidOption,
+    StorageClosed,
+    StorageDenied,
+    StorageError,
+    StorageUnavailable,
+)
 from toril.resp.block import Blocker, Orphan
 from toril.resp.cluster import Router, make_router
 from toril.resp.errand import UNKNOWN, Errand
@@ -65,6 +71,7 @@ class Client:
         self._router: Router | None = None
         self._lane: Lane | None = None
         self._scripts: dict[str, Script] = {}
+        self._hidden: set[str] = set()
         self._picked: dict[str, Node] = {}
         self._blocker = Blocker(
             self._clock, self.settings.command_timeout, self.settings.client_name
@@ -108,6 +115,19 @@ class Client:
         if not isinstance(answer, Exception):
             return answer
         return await self._insist(self._errand(key), packed, answer, wire)
+
+    async def exists(self, key: str) -> bool:
+        """Tell whether there is a key; one that an ACL hides is not there, and not asked for again.
+
+        The server notes every refusal for its owner to read.
+        """
+        if key in self._hidden:
+            return False
+        try:
+            return bool(await self.call(key, "EXISTS", key))
+        except StorageDenied:
+            self._hidden.add(key)
+            return False
 
     async def run(
         self,
@@ -197,10 +217,13 @@ class Client:
         """Make a blocking twin with its own connection, for use in one other thread."""
         return SyncClient(self.address, self.settings)
 
-    async def server_version(self) -> ServerInfo:
-        """Ask the server who it is and how it is set up."""
+    async def server_version(self) -> ServerInfo | None:
+        """Ask the server who it is and how it is set up; None where an ACL forbids to ask."""
         sections = ("server", "memory", "persistence", "replication", "cluster")
-        info = read_info(await self.call("", "INFO", *sections))
+        try:
+            info = read_info(await self.call("", "INFO", *sections))
+        except StorageDenied:
+            return None
         valkey = "valkey_version" in info
         version = info["valkey_version" if valkey else "redis_version"]
         return ServerInfo(

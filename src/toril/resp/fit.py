@@ -10,8 +10,13 @@ from toril.resp.client import ServerInfo
 OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
 
 
-def check_fit(url: str, server: ServerInfo, *, allow_eviction: bool) -> None:
-    """Raise `StorageUnfit` for a server that is too old, or that may delete jobs."""
+def check_fit(url: str, server: ServerInfo | None, *, allow_eviction: bool) -> None:
+    """Raise `StorageUnfit` for a server that is too old, or that may delete jobs.
+
+    None is one whose users may not ask what it is.
+    """
+    if server is None:
+        return
     least = OLDEST[server.name]
     if server.version < least:
         found, needed = (".".join(map(str, one)) for one in (server.version, least))

@@ -21,7 +21,13 @@ _UNFIT: Final = frozenset({"NOAUTH", "WRONGPASS", "READONLY"})
 LOGIN: Final = (
     ". fix: put user and password into TORIL_URL, or the password into a file (--password-file)"
 )
+_DENIED_IN_SCRIPT: Final = (
+    "ERR ACL failure in script",
+    "ERR The user executing the script can't",
+)
+"""What servers say where a script asks for more than its user may; the second is Redis 7.0."""
 _CROWDED: Final = "ERR max number of clients"
+_RIGHTS: Final = "; fix: give the user what `toril acl print` lists for its role"
 _ARGUMENTS: Final = ", with args beginning with"
 
 
@@ -91,9 +97,13 @@ def judge(said: ServerSaid) -> Verdict:
         return Stale()
     if code in _FULL:
         return Refusal(StorageFull)
-    if code in _DENIED:
+    if _is_denial(said):
         return Refusal(StorageDenied)
     return Refusal(StorageUnavailable if code == "NOREPLICAS" else StorageError)
+
+
+def _is_denial(said: ServerSaid) -> bool:
+    return said.code in _DENIED or str(said).startswith(_DENIED_IN_SCRIPT)
 
 
 def refusal(said: ServerSaid, where: object) -> StorageError:
@@ -117,6 +127,8 @@ def _way_out(said: ServerSaid) -> str:
             return "; this is a replica. fix: give the master's address, sentinels or a cluster URL"
         case "OOM":
             return "; nothing was written, free memory or raise maxmemory"
+        case "NOPERM" | "ERR" if _is_denial(said):
+            return _RIGHTS
         case _:
             return ""
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from toril.errors import StorageClosed, StorageError, StorageUnavailable
+from toril.errors import StorageClosed, StorageDenied, StorageError, StorageUnavailable
 from toril.resp.cluster import SlotMap, read_slots, slot_of
 from toril.resp.errand import unreached
 from toril.resp.greet import Settings, hurried, tls_context
@@ -64,6 +64,13 @@ class SyncClient:
     def call(self, key: str, *args: Argument) -> Reply:
         """Send one command; `key` only chooses the node of a cluster."""
         return self._one(key, args)
+
+    def exists(self, key: str) -> bool:
+        """Tell whether there is a key; one that an ACL hides is not there for us."""
+        try:
+            return bool(self.call(key, "EXISTS", key))
+        except StorageDenied:
+            return False
 
     def run(self, script: Script, key: str, *args: Argument) -> Reply:
         """Run a script with one key; a server that does not know it gets it first."""

@@ -237,9 +237,7 @@ class BullmqBulk:
     def _meet(self, queue: str) -> Keys:
         keys = keys_of(self.address, check_name("queue", queue))
         if queue not in self._known and self.address.hash_tag is None and "{" not in queue:
-            untagged, lean = (
-                bool(self._client.call(key, "EXISTS", key)) for key in twins_of(self.address, queue)
-            )
+            untagged, lean = map(self._client.exists, twins_of(self.address, queue))
             check_twins(self.address, queue, untagged, lean)
         self._known.add(queue)
         return keys

@@ -174,8 +174,8 @@ class Link:
         if self._known.get(queue, float("-inf")) <= now - _KNOWN_S:
             if self.address.hash_tag is None and "{" not in queue:
                 untagged, lean = twins_of(self.address, queue)
-                found = [await client.call(key, "EXISTS", key) for key in (untagged, lean)]
-                check_twins(self.address, queue, bool(found[0]), bool(found[1]))
+                found = [await client.exists(key) for key in (untagged, lean)]
+                check_twins(self.address, queue, *found)
             if queue not in self._known:
                 await self._load(queue)
             self._known[queue] = now

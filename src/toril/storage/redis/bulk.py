@@ -254,7 +254,7 @@ class RedisBulk:
         if queue in self._registered:
             return
         for twin in twins_of(self.address, queue):
-            check_twin(self.address, queue, twin, self._client.call(twin, "EXISTS", twin))
+            check_twin(self.address, queue, twin, self._client.exists(twin))
         base, url = base_of(self.address.prefix, queue), self.address.safe
         self._client.call(base, "HSETNX", base + "meta", "layout", LAYOUT)
         found = cast("bytes | None", self._client.call(base, "HGET", base + "meta", "layout"))

@@ -38,7 +38,7 @@ def twins_of(address: Address, queue: str) -> tuple[str, ...]:
     return f"{prefix}:{{{queue}}}:meta", f"{prefix}:{queue}:meta"
 
 
-def check_twin(address: Address, queue: str, key: str, found: object) -> None:
+def check_twin(address: Address, queue: str, key: str, found: bool) -> None:
     """Raise if a BullMQ queue of the same name stands beside this one, unseen by its clients."""
     if found:
         remedy = "" if "{" in key else " with hash_tag=off"

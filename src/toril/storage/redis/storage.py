@@ -208,8 +208,7 @@ class RedisStorage:
         if not again and self._registered.get(queue, float("-inf")) > now - _REGISTERED_S:
             return
         for twin in twins_of(self.address, queue):
-            found = await self._client.call(twin, "EXISTS", twin)
-            check_twin(self.address, queue, twin, found)
+            check_twin(self.address, queue, twin, await self._client.exists(twin))
         meta = self._base(queue) + "meta"
         await self._client.call(meta, "HSETNX", meta, "layout", LAYOUT)
         layout = cast("bytes | None", await self._client.call(meta, "HGET", meta, "layout"))

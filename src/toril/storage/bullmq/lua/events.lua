@@ -9,7 +9,7 @@
 -- back than FAR are not looked at, wherever the page begins, so that each reader finds the same.
 -- What Node puts off looks like a retry, but counts no attempt: where the end of the stream is no
 -- further than FAR, and the job's record shows that no attempt was counted but that of its end, it is
--- noted in `toril-back` too, for the record will change.
+-- noted in `toril-back` too, for the record will change; by a user who may write, that is.
 local FAR, STEP = 500, 50
 local SILENT = {progress = true, duplicated = true, deduplicated = true, debounced = true}
 
@@ -91,12 +91,13 @@ end
 local told = string.find(table.concat(digits), '1')
 local ahead = told and call('XRANGE', key, '(' .. entries[#entries][1], '+', 'COUNT', FAR + 1) or {}
 if told and #ahead <= FAR then
+  local may = redis.acl_check_cmd('ZADD', base .. 'toril-back', 0, '')
   for _, entry in ipairs(ahead) do note_birth(fields_of(entry)) end
   for at = #entries, told, -1 do
     local fields = fields_of(entries[at])
     local id = fields['jobId']
     if digits[at] == '1' and id and not reborn[id] and put_off(id) then
-      call('ZADD', base .. 'toril-back', time_of(entries[at]), entries[at][1])
+      if may then call('ZADD', base .. 'toril-back', time_of(entries[at]), entries[at][1]) end
       digits[at] = '0'
     end
     note_birth(fields)

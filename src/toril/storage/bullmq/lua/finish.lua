@@ -33,6 +33,8 @@ local more = want > 0 and not plain
 local jobs, lock_keys, locks, tied, oldest = {}, {}, {}, false, {}
 local out, free, ended, completed, gone = {}, {}, {}, {}, {}
 local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
+-- A user who may not take jobs is told so before anything is written.
+if #line > 0 then call('RPOP', wait, 0) end
 local running, popped = plain and call('LLEN', active) or 0, 0
 if plain and #ARGV > 9 then
   local tie_keys, number = {}, 0

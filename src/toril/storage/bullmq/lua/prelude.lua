@@ -114,15 +114,23 @@ local function private_of(id)
   return type(private) == 'table' and private or {}
 end
 
--- Delete jobs past their keep time; jobs that run again are none of its business.
+-- Delete jobs past their keep time; jobs that run again are none of its business. A user who may
+-- only look leaves them, and is told how many there are.
 local function sweep(most)
-  for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'toril-ttl', 0, now, 'LIMIT', 0, most)) do
+  local left = {completed = 0, failed = 0}
+  local ids = call('ZRANGEBYSCORE', base .. 'toril-ttl', 0, now, 'LIMIT', 0, most)
+  local may = #ids == 0 or redis.acl_check_cmd('ZREM', base .. 'toril-ttl', ids[1])
+  for _, id in ipairs(ids) do
     local state = call('EXISTS', base .. id) == 1 and state_of(id)
-    if (state == 'completed' or state == 'failed') and is_plain(id) then
+    local over = left[state] and is_plain(id)
+    if not may then
+      if over then left[state] = left[state] + 1 end
+    elseif over then
       out_of_line(id, state)
       forget(id)
     else
       call('ZREM', base .. 'toril-ttl', id)
     end
   end
+  return left
 end

@@ -11,12 +11,13 @@ for _, id in ipairs(call('LRANGE', base .. 'active', 0, 9999)) do
 end
 local seen = call('ZRANGE', base .. 'toril-workers', 0, -1, 'WITHSCORES')
 local found, counts = {}, {}
+local may = redis.acl_check_cmd('ZREM', base .. 'toril-workers', '')
 for at = 1, #seen, 2 do
   local ago = now - tonumber(seen[at + 1])
   if ago <= tonumber(ARGV[2]) then
     found[#found + 1] = seen[at]
     found[#found + 1] = math.max(0, ago)
-  else
+  elseif may then
     call('ZREM', base .. 'toril-workers', seen[at])
   end
 end

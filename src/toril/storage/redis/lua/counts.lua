@@ -3,7 +3,7 @@
 -- Returns {waiting, prioritized, delayed, active, completed, failed, paused}
 -- Events: none
 
-sweep(1000)
+local left = sweep(1000)
 return { call('LLEN', QUEUE) - call('SCARD', STALE), call('ZCARD', PRIORITIZED), call('ZCARD', DELAYED),
-         call('ZCARD', PROCESSING), call('ZCARD', SHELF.c), call('ZCARD', SHELF.f),
+         call('ZCARD', PROCESSING), call('ZCARD', SHELF.c) - left.c, call('ZCARD', SHELF.f) - left.f,
          call('HEXISTS', META, 'paused') }

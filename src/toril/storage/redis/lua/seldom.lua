@@ -129,12 +129,24 @@ local function bury(id, record, kind, payload)
   end
 end
 
--- Forget what is past its time, at most `limit` of it.
+-- Forget what is past its time, at most `limit` of it. A user who may only look leaves it, and is
+-- told how many finished jobs that are.
 local function sweep(limit)
-  for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', now, 'LIMIT', 0, limit)) do
+  local left = { c = 0, f = 0 }
+  local ids = call('ZRANGEBYSCORE', EXPIRY, '-inf', now, 'LIMIT', 0, limit)
+  local may = #ids == 0 or redis.acl_check_cmd('ZREM', EXPIRY, ids[1])
+  for _, id in ipairs(ids) do
     local record = load(id)
-    if record then forget(id, record) else call('ZREM', EXPIRY, id) end
+    if not may then
+      local state = record and record[STATE]
+      if left[state] then left[state] = left[state] + 1 end
+    elseif record then
+      forget(id, record)
+    else
+      call('ZREM', EXPIRY, id)
+    end
   end
+  return left
 end
 
 -- Apply the retention a finished job asks for, to itself and to its elders.
