@@ -97,9 +97,14 @@ class Terminal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
+        if self.process.poll() is None:  # a test failed; a worker leaves its server with the second
+            for number in (signal.SIGINT, signal.SIGINT):
+                self.process.send_signal(number)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
         os.close(self._ours)
 
 
