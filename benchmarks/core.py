@@ -25,6 +25,7 @@ CALLS: Final = 2_000
 RUNS: Final = 3
 IMPORTS: Final = 7
 IMPORT_LIMIT_MS: Final = 100
+HELP_LIMIT_MS: Final = 200
 
 Numbers = Queue[int, int]
 
@@ -41,21 +42,33 @@ async def bare_task(number: int) -> int:
     return await asyncio.create_task(bare_same(number))
 
 
+def starts(*args: str) -> list[tuple[float, str]]:
+    """Run fresh interpreters, compiled before as an installed package is: seconds and output."""
+    with tempfile.TemporaryDirectory() as compiled:
+        env = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        runs = []
+        for _ in range(1 + IMPORTS):
+            begun = time.perf_counter()
+            done = subprocess.run(
+                [sys.executable, *args], env=env, check=True, capture_output=True, text=True
+            )
+            runs.append((time.perf_counter() - begun, done.stdout))
+    return runs[1:]
+
+
 def import_ms(statement: str) -> float:
-    """Time an import in a fresh interpreter, compiled before as an installed package is."""
+    """Time an import alone."""
     code = (
         f"import time; begun = time.perf_counter(); {statement};"
         "print((time.perf_counter() - begun) * 1000)"
     )
-    with tempfile.TemporaryDirectory() as compiled:
-        env = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
-        env.pop("PYTHONDONTWRITEBYTECODE", None)
-        command = [sys.executable, "-c", code]
-        runs = [
-            float(subprocess.run(command, env=env, check=True, capture_output=True).stdout)
-            for _ in range(1 + IMPORTS)
-        ]
-    return statistics.median(runs[1:])
+    return statistics.median(float(said) for _, said in starts("-c", code))
+
+
+def help_ms() -> float:
+    """Time `toril --help` from the start of the process to its end."""
+    return statistics.median(took for took, _ in starts("-m", "toril.cli", "--help")) * 1000
 
 
 def new_jobs(count: int) -> list[NewJob[int]]:
@@ -136,6 +149,9 @@ async def main() -> None:
     row("import toril", f"{took:.0f} ms, < {IMPORT_LIMIT_MS} ms: {verdict}")
     for statement in ("from toril import Queue, Worker", "import asyncio"):
         row(statement, f"{import_ms(statement):.0f} ms")
+    took = help_ms()
+    verdict = "yes" if took < HELP_LIMIT_MS else "no"
+    row("toril --help, whole process", f"{took:.0f} ms, < {HELP_LIMIT_MS} ms: {verdict}")
     print()
     print(f"{'':<42}{'':>26}{'vs. bare':>10}")
     seconds = await median_of(add_bulk)

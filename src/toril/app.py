@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
 
@@ -83,14 +85,23 @@ class Toril:
         """Give one of its queues, on the shared storage."""
         chosen = self.default_queue if name is None else name
         if chosen not in self._queues:
-            self._queues[chosen] = Queue(
+            made: Queue[Any, Any] = Queue(
                 chosen, self.storage, defaults=self.defaults, metrics=self._enqueue_metrics
             )
+            made.serving = self._module() or made.serving
+            self._queues[chosen] = made
         return self._queues[chosen]
 
     @property
     def _enqueue_metrics(self) -> EnqueueMetrics | None:
         return self.metrics if isinstance(self.metrics, EnqueueMetrics) else None
+
+    def _module(self) -> str:
+        """The module its first task was defined in, as a command would name it."""
+        name: str = next((one.function.__module__ for one in self._tasks.values()), "")
+        if name != "__main__":
+            return name
+        return Path(getattr(sys.modules[name], "__file__", None) or "").stem
 
     # -- tasks -----------------------------------------------------------------------------
 

@@ -18,9 +18,11 @@ TorilError
 │   └── LeaseLost                        somebody else owns the job now
 ├── TransientError                       raised by a handler: try again
 ├── PermanentError                       raised by a handler: never try again
+│   └── UnknownTask                      the worker has no handler for the job's name
 └── StorageError
     ├── StorageUnavailable (ConnectionError)   may be repeated; the effect is unknown
     ├── StorageDenied                    the server refused the login or the command
+    ├── StorageUnfit                     the server cannot be trusted with jobs; waiting is no help
     ├── StorageFull                      nothing was written
     ├── StorageClosed                    used before `open` or after `close`
     ├── QueueBusy                        jobs are running
@@ -155,6 +157,10 @@ class PermanentError(TorilError):
     """Raise in a handler: trying again is useless, fail at once."""
 
 
+class UnknownTask(PermanentError):
+    """No handler of the worker has the job's name; the text tells which names it knows."""
+
+
 class StorageError(TorilError):
     """Trouble with the storage, not with a job."""
 
@@ -165,6 +171,10 @@ class StorageUnavailable(StorageError, ConnectionError):
 
 class StorageDenied(StorageError):
     """The server refused the login or the command; nothing was done. Mend user, password or ACL."""
+
+
+class StorageUnfit(StorageError):
+    """The server is too old, may delete jobs, or cannot run here; nothing was done."""
 
 
 class StorageFull(StorageError):

@@ -13,7 +13,14 @@ from typing import Final, TypedDict
 from toril.errors import InvalidOption
 from toril.ids import check_name
 from toril.job import KEEP_ALL, KEEP_NONE, Dedup, Keep, Terms
-from toril.retry import DEFAULT_BACKOFF, Backoff, Seconds, to_ms, to_seconds
+from toril.retry import (
+    DEFAULT_BACKOFF,
+    Backoff,
+    Seconds,
+    doubt_milliseconds,
+    to_ms,
+    to_seconds,
+)
 from toril.text import suggest
 
 MAX_PRIORITY: Final = 2_097_151
@@ -42,6 +49,13 @@ def whole(what: str, value: object, least: int, most: int | None = None) -> int:
         allowed = f"{least}..{most}" if most is not None else f"{least} or more"
         raise InvalidOption(f"{what}={value!r}: allowed {allowed}")
     return value
+
+
+def _priority(value: object) -> int:
+    try:
+        return whole("priority", value, 0, MAX_PRIORITY)
+    except InvalidOption as error:
+        raise InvalidOption(f"{error}; 1 = most urgent, 0 = none") from None
 
 
 def _flag(what: str, value: object) -> bool:
@@ -113,8 +127,12 @@ class JobOptions:
     correlation_id: str | None = None
 
     def __post_init__(self) -> None:
-        self.terms()
-        whole("size_limit", self.size_limit, 1)
+        try:
+            self.terms()
+            whole("size_limit", self.size_limit, 1)
+        except InvalidOption as error:
+            raise InvalidOption(f"toril[E12] {error}") from None
+        doubt_milliseconds("delay", self.delay)
 
     def terms(self, result_ttl: Seconds | None = None) -> Terms:
         """Check every option and turn it into what storages understand.
@@ -124,7 +142,7 @@ class JobOptions:
         ttl = result_ttl if self.result_ttl is UNSET else self.result_ttl
         return Terms(
             delay_ms=to_ms(to_seconds("delay", self.delay)),
-            priority=whole("priority (1 = most urgent, 0 = none)", self.priority, 0, MAX_PRIORITY),
+            priority=_priority(self.priority),
             lifo=_flag("lifo", self.lifo),
             attempts=whole("attempts", self.attempts, 1),
             backoff=_backoff(self.backoff),

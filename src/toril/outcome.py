@@ -15,7 +15,18 @@ class Failure:
     stack: str = ""
 
     def __str__(self) -> str:
+        if self.coded:
+            return self.reason
         return f"{self.kind}: {self.reason}" if self.reason else self.kind
+
+    @property
+    def coded(self) -> bool:
+        """Whether the reason is a message of toril's own, which needs no more words around it."""
+        return self.reason.startswith("toril[E")
+
+    def told(self, job_id: str, how: str = "failed") -> str:
+        """Say it of a job."""
+        return self.reason if self.coded else f"job {job_id!r} {how}: {self}"
 
 
 CANCELLED = "JobCancelled"

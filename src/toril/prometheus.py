@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from toril._version import __version__
-from toril.errors import MissingExtra
+from toril.extras import missing_extra
 from toril.metrics import Ended, FailureReason, JobsProcessed
 
 if TYPE_CHECKING:
@@ -40,10 +40,7 @@ class PrometheusMetrics:
         try:
             from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
         except ImportError:
-            raise MissingExtra(
-                "toril[E14] metrics need the 'metrics' extra."
-                ' fix: python -m pip install "toril[metrics]"'
-            ) from None
+            raise missing_extra("metrics need", "metrics") from None
         self.registry = CollectorRegistry() if registry is None else registry
         self._names: set[tuple[str, str]] = set()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,7 @@ from toril.errors import (
 from toril.hooks import HOOK_KINDS, H, Hook, HookKind
 from toril.ids import check_name, ulid, ulids
 from toril.job import In, Job, JobSpec, JobStatus, Out, State, Terms
+from toril.late import late, why_late
 from toril.metrics import EnqueueMetrics
 from toril.options import JobOptions, JobOverrides, WaitOverrides
 from toril.quick import maker
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from toril.engine.execute import Handler
     from toril.worker import Worker
     from toril.worker_options import WorkerOverrides
+
+_log: Final = logging.getLogger("toril.queue")
 
 RESULT_TTL_S: Final = 3600.0
 """How long the reliable verbs keep a finished job, unless told otherwise."""
@@ -171,6 +175,8 @@ class Queue(TendedQueue[In, Out]):
         """Counts what is handed in here; None counts nothing."""
         self._terms_for_add = self._terms(options, None)
         self._terms_for_enqueue = self._terms(options, RESULT_TTL_S)
+        self.serving = "MODULE"
+        """What `toril worker` would be given to serve this queue; an app knows better."""
         self._last_name = "job"
         self._worker: Worker[In, Out] | None = None
         self._hooks: list[tuple[HookKind, Hook]] = []
@@ -386,11 +392,26 @@ class Queue(TendedQueue[In, Out]):
             return EnqueueResult(id=receipt.id, status="queued")
         if receipt.state is State.COMPLETED:
             (record,) = await self.storage.get(self.name, [receipt.id])
+            self._tell_duplicate(receipt, None if record is None else record.finished_ms)
             result = None if record is None else self._result(record.result)
             return EnqueueResult(
                 id=receipt.id, status="completed", existing_state=receipt.state, result=result
             )
+        self._tell_duplicate(receipt, None)
         return EnqueueResult(id=receipt.id, status="duplicate", existing_state=receipt.state)
+
+    def _tell_duplicate(self, receipt: Receipt, since_ms: int | None) -> None:
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        age = "" if since_ms is None else f" {(self.clock.now_ms() - since_ms) / 1000:.0f} s ago"
+        _log.info(
+            "toril[E11] job '%s' already exists in queue '%s' (%s%s): not queued again;"
+            " take a new id, or remove the old job first",
+            printable(receipt.id, 60),
+            self.name,
+            receipt.state or "finished",
+            age,
+        )
 
     def _added(self, new: NewJob[In], spec: JobSpec, receipt: Receipt, now_ms: int) -> Job[In, Out]:
         """Describe a job just added, or one that held the dedup key and is gone already."""
@@ -419,8 +440,8 @@ class Queue(TendedQueue[In, Out]):
         looking = asyncio.ensure_future(self._last_look(job_id, limit_s))
         try:
             if not await wait_future(self.clock, looking, _LAST_LOOK_S):
-                late = f"no result for job {job_id!r} after {limit_s:g} s"
-                raise WaitTimeout(f"{late}: {self.storage.url} does not answer", job_id=job_id)
+                away = f"{self.storage.url} does not answer"
+                raise WaitTimeout(f"{late(job_id, limit_s)}: {away}", job_id=job_id)
         finally:
             looking.cancel()
         return looking.result()
@@ -432,7 +453,8 @@ class Queue(TendedQueue[In, Out]):
         except StorageError:
             endings = ()
         if not endings:
-            raise WaitTimeout(await self._why_late(job_id, limit_s), job_id=job_id)
+            why = await why_late(self.storage, self.name, job_id, self.serving)
+            raise WaitTimeout(f"{late(job_id, limit_s)}: {why}", job_id=job_id)
         return endings[0]
 
     def _unwrap(self, ending: Ending) -> Out:
@@ -443,28 +465,13 @@ class Queue(TendedQueue[In, Out]):
             raise JobCancelled(f"job {job_id!r} was cancelled", job_id=job_id)
         if failure is None:
             raise JobNotFound(
-                f"job {job_id!r} is not in queue {self.name!r}: never added, removed, or past "
-                "its result_ttl",
+                f"toril[E09] no result: job {job_id!r} is not in queue {self.name!r}: never"
+                " added, removed, or past its result_ttl"
+                f" ({RESULT_TTL_S:g} s for the reliable verbs, unless told otherwise)."
+                " fix: fetch results sooner, or give the job a longer result_ttl=",
                 job_id=job_id,
             )
-        raise JobFailed(f"job {job_id!r} failed: {failure}", job_id=job_id, original_error=failure)
-
-    async def _why_late(self, job_id: str, limit_s: float) -> str:
-        """Explain a missing result as far as the storage can tell."""
-        late = f"no result for job {job_id!r} after {limit_s:g} s"
-        try:
-            (record,) = await self.storage.get(self.name, [job_id])
-            workers = await self.storage.workers(self.name)
-        except StorageError as error:
-            return f"{late}: {error}"
-        if record is None:
-            return f"{late}: it is no longer in queue {self.name!r}"
-        if not workers:
-            return (
-                f"{late}: it is {record.state}, and no worker serves queue {self.name!r}; "
-                "start one, or raise timeout="
-            )
-        return f"{late}: it is {record.state}, {len(workers)} workers serve the queue"
+        raise JobFailed(failure.told(job_id), job_id=job_id, original_error=failure)
 
     async def get_result(self, id: str, default: Out | None = None) -> Out | None:
         """Return the result of a completed job, `default` while there is none.

@@ -22,11 +22,15 @@ from toril.errors import (
     restore,
 )
 from toril.text import suggest
+from toril.whence import caller_depth
 
 Seconds = float | timedelta
 """A public duration: seconds, or a `timedelta`."""
 
 HOUR: Final = 3600.0
+_DAY: Final = 86_400
+_WEEK: Final = 7 * _DAY
+_YEAR: Final = 366 * _DAY
 LONGEST: Final = 100 * 366 * 24 * HOUR
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,6 +59,35 @@ def to_seconds(what: str, value: object, *, least: float = 0.0, above: bool = Fa
         bound = "more than" if above else "at least"
         raise InvalidOption(f"{what}={value!r}: must be {bound} {least:g} s")
     return seconds
+
+
+def doubt_milliseconds(what: str, value: object) -> bool:
+    """Warn of a duration that looks as if it were meant in milliseconds; tell whether it did.
+
+    Whole thousands, unless they are half hours, whole days beyond a week, and below a year.
+    """
+    if type(value) is not int or value < 1000 or value % 1000:
+        return False
+    if not value % 1800 and (value <= _WEEK or not value % _DAY) and value <= _YEAR:
+        return False
+    _warn(
+        f"{what}={value}: toril takes seconds or timedelta; did you mean {value // 1000} s?"
+        f" {value} s is {_in_words(value)}"
+    )
+    return True
+
+
+def _warn(text: str) -> None:
+    warnings.warn(f"toril[E12] {text}", TorilWarning, stacklevel=caller_depth())
+
+
+def _in_words(seconds: int) -> str:
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    parts = ((days, "d"), (hour, "h"), (minute, "min"), (second, "s"))
+    found = [f"{number} {unit}" for number, unit in parts if number]
+    return " ".join(found[:2])
 
 
 def to_ms(seconds: float) -> int:
@@ -93,7 +126,9 @@ class Postpone(Wish):
     def __init__(self, until: Seconds | datetime):
         super().__init__(f"postponed until {until}")
         if isinstance(until, datetime) and until.utcoffset() is None:
-            raise InvalidOption(f"Postpone(until={until!r}): naive datetime; add a time zone")
+            raise InvalidOption(
+                f"toril[E12] Postpone(until={until!r}): naive datetime; add a time zone"
+            )
         self.until_ms: int | None = None
         self.delay_ms: int | None = None
         if isinstance(until, datetime):
@@ -211,12 +246,8 @@ class Backoff:
         cap = to_seconds("backoff max_delay", given, above=True)
         if delay > cap:
             raise InvalidOption(f"backoff delay of {delay:g} s exceeds max_delay of {cap:g} s")
-        if delay > HOUR:
-            warnings.warn(
-                f"backoff delay of {delay:g} s is over one hour; toril takes seconds",
-                TorilWarning,
-                stacklevel=3,
-            )
+        if not doubt_milliseconds("backoff delay", self.delay) and delay > HOUR:
+            _warn(f"backoff delay of {delay:g} s is over one hour; toril takes seconds")
         jitter: object = self.jitter
         if not isinstance(jitter, int | float) or isinstance(jitter, bool) or not 0 <= jitter <= 1:
             raise InvalidOption(f"backoff jitter={self.jitter!r}: must be between 0 and 1")

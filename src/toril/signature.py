@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from toril.convert import Converter, converter_of
 from toril.errors import InvalidOption, InvalidPayload, PermanentError
 from toril.text import printable, suggest
+from toril.whence import caller
 
-_OWN: Final = str(Path(__file__).parent)
 _MANY: Final = inspect.Parameter.VAR_POSITIONAL
 _MORE: Final = inspect.Parameter.VAR_KEYWORD
 
@@ -53,23 +51,25 @@ class Signature:
         except InvalidPayload as error:
             raise self._wrong(str(error), error.path) from None
 
-    def load(self, data: Any) -> inspect.BoundArguments:
+    def load(self, data: Any, job_id: str) -> inspect.BoundArguments:
         """Make the call of a job's data; what does not fit fails the job for good."""
         if not isinstance(data, dict):
-            raise self._misfit(f"data must be an object of parameters, not {type(data).__name__}")
+            raise self._misfit(
+                job_id, f"data must be an object of parameters, not {type(data).__name__}"
+            )
         for each in data:
             if each not in self._parts:
                 hint = suggest(str(each), self._parts)
-                raise self._misfit(f"there is no parameter '{printable(each, 60)}'.{hint}")
+                raise self._misfit(job_id, f"there is no parameter '{printable(each, 60)}'.{hint}")
         bound = self._signature.bind_partial()
         try:
             for each, parameter in self._signature.parameters.items():
                 if each in data:
                     bound.arguments[each] = self._parts[each].load(data[each], each)
                 elif parameter.default is parameter.empty and parameter.kind not in (_MANY, _MORE):
-                    raise self._misfit(f"parameter '{each}' is missing")
+                    raise self._misfit(job_id, f"parameter '{each}' is missing")
         except InvalidPayload as error:
-            raise self._misfit(str(error)) from None
+            raise self._misfit(job_id, str(error)) from None
         return bound
 
     def read(self, words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
@@ -113,23 +113,17 @@ class Signature:
         return self._result.load(value, f"result of task '{self.name}'")
 
     def _wrong(self, fact: str, path: str = "") -> InvalidPayload:
+        line = caller()
+        where = f", called at {line}" if line else ""
         return InvalidPayload(
-            f"toril[E08] {self.name}(): {fact} (signature: {self}), called at {caller()}", path=path
+            f"toril[E08] {self.name}(): {fact} (signature: {self}){where}", path=path
         )
 
-    def _misfit(self, fact: str) -> PermanentError:
+    def _misfit(self, job_id: str, fact: str) -> PermanentError:
         return PermanentError(
-            f"toril[E08] the job's data does not fit task {self}: {fact};"
-            " deploy producer and worker together, or keep the old parameters for a while"
+            f"toril[E08] data of job '{printable(job_id, 60)}' does not fit task {self}: {fact}."
+            " fix: deploy producer and worker together, or keep the old parameters for a while"
         )
-
-
-def caller() -> str:
-    """Name the line of the user's code that called into here."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def _hints_of(function: Callable[..., Any], name: str) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from toril.context import JobContext
 from toril.errors import TorilWarning
 from toril.ids import ulid
 from toril.options import JobOverrides
-from toril.signature import Signature, caller
+from toril.signature import Signature
+from toril.whence import caller
 
 if TYPE_CHECKING:
     from toril.app import Toril
@@ -86,8 +87,9 @@ class Task(Generic[P, R]):
     def __getattr__(self, name: str) -> Any:
         if name in _HABITS:
             raise AttributeError(
-                f"toril[E07] Task has no .{name}(); in toril it is"
-                f" await {self.name}.enqueue(…), for {self.signature}"
+                f"toril[E07] Task has no .{name}(); in toril it is await {self.name}.enqueue(…),"
+                f" for {self.signature}. fix: see 'toril explain E07' for the words of"
+                " Celery, RQ, Dramatiq and taskiq"
             )
         raise AttributeError(f"Task has no attribute {name!r}")
 
@@ -148,13 +150,13 @@ class Task(Generic[P, R]):
         if inspect.iscoroutinefunction(function):
 
             async def run(job: JobContext[Any]) -> Any:
-                bound = signature.load(job.data)
+                bound = signature.load(job.data, job.id)
                 return signature.dump_result(await function(*bound.args, **bound.kwargs))
 
             return run
 
         def run_plain(job: JobContext[Any]) -> Any:
-            bound = signature.load(job.data)
+            bound = signature.load(job.data, job.id)
             return signature.dump_result(function(*bound.args, **bound.kwargs))
 
         return run_plain
@@ -204,7 +206,7 @@ class _Awaited(Coroutine[Any, Any, T]):
             self._inner.close()
             warnings.warn(
                 f"toril[E06] {self._what} at {self._place} was never awaited, so nothing was"
-                " queued. fix: await it",
+                " queued. fix: await it, or use SyncQueue outside async code",
                 TorilWarning,
                 stacklevel=2,
             )

@@ -31,6 +31,7 @@ from toril.storage.protocol import (
     WorkerInfo,
 )
 from toril.text import printable, suggest
+from toril.whence import caller_and_function
 
 if TYPE_CHECKING:
     from toril.worker_options import Limiter
@@ -42,6 +43,8 @@ _OPTIONS_ROOM: Final = 8192
 """More than options can take: data this far below the limit needs no exact sum."""
 
 _EVENTS_BLOCK_MS: Final = 5_000
+_OTHER_SERDE: Final = ", or set serde="
+_ANNOTATE: Final = "annotate the task's parameter so that toril converts it"
 
 
 class TendedQueue(Generic[In, Out]):
@@ -87,7 +90,10 @@ class TendedQueue(Generic[In, Out]):
             )
 
     def _encode(self, job_id: str, data: In, terms: Terms, size_limit: int) -> bytes:
-        payload = self.serde.dumps(data)
+        try:
+            payload = self.serde.dumps(data)
+        except InvalidPayload as error:
+            raise _unstorable(error) from None
         if len(payload) > size_limit - _OPTIONS_ROOM:
             size = len(payload) + options_size(terms)
             check_size(f"data and options of job {job_id!r}", size, size_limit)
@@ -344,6 +350,16 @@ class TendedQueue(Generic[In, Out]):
         limits = self._limits()
         await self._open()
         await limits.tune(self.name, concurrency=concurrency, rate=rate, events_kept=events_kept)
+
+
+def _unstorable(error: InvalidPayload) -> InvalidPayload:
+    """Say what a serde refused in the words of the caller: which part of `data`, and where."""
+    fact, _, way_out = str(error).replace("encode $", "encode data", 1).partition("; ")
+    line = caller_and_function()
+    where = f", called at {line}" if line else ""
+    way_out = way_out.replace(_OTHER_SERDE, f", {_ANNOTATE}{_OTHER_SERDE}")
+    fix = f". fix: {way_out}" if way_out else ""
+    return InvalidPayload(f"toril[E04] {fact}{where}{fix}", path=error.path)
 
 
 def known_id(job_id: object) -> str:

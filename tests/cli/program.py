@@ -29,6 +29,15 @@ class Done:
         assert 1 <= len(self.err.splitlines()) <= 6, self.err
 
 
+def check(done: Done, code: str, exit: int, *said: str) -> None:
+    """A message: its code first, brief, with its substance and its exit code."""
+    assert done.code == exit, done.err + done.out
+    assert done.err.startswith(f"toril[{code}] "), done.err
+    done.check_brief()
+    for text in said:
+        assert text in done.err
+
+
 def toril(*args: str, cwd: Path | None = None, timeout: float = 120, **environment: str) -> Done:
     """Run `toril` with some arguments; variables of the environment go by name."""
     inherited = {k: v for k, v in os.environ.items() if k not in ("TORIL_URL", "TORIL_DEBUG")}

@@ -248,6 +248,25 @@ def test_a_mistake_is_answered_in_a_few_lines(
     done.check_brief()
 
 
+def test_an_import_that_fails_while_a_worker_runs_does_not_start_it_anew(
+    folder: Path, url: str
+) -> None:
+    (folder / "lacking.py").write_text(
+        "from toril import MemoryStorage, Toril\n"
+        "class Lacking(MemoryStorage):\n"
+        "    url = 'lacking:'\n"
+        "    async def open(self):\n"
+        "        import codec_of_its_own\n"
+        "app = Toril(storage=Lacking())\n"
+        "@app.task\n"
+        "def f(): ...\n"
+    )
+    done = run(folder, url, "worker", "lacking", code=1)
+    assert done.err.count(" · queue default · ") == 1
+    assert "No module named 'codec_of_its_own'" in done.err
+    done.check_brief()
+
+
 def test_a_call_nobody_works_says_so(folder: Path, url: str) -> None:
     done = run(folder, url, "call", "tasks", "add", "1", "2", "--timeout", "300ms", code=1)
     assert "no worker serves queue 'sums'" in done.err

@@ -258,6 +258,34 @@ class BeatingStorage(MemoryStorage):
         return self.heart
 
 
+async def test_a_handler_that_blocks_the_loop_is_named_with_its_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = BeatingStorage()
+    queue: Queue[object, object] = Queue("beats", storage)
+    both = asyncio.Event()
+
+    async def wait(_job: Ctx) -> None:
+        await both.wait()
+
+    async def resize(_job: Ctx) -> None:
+        time.sleep(0.6)  # noqa: ASYNC251 - the mistake itself
+        both.set()
+
+    async with Worker(queue, {"wait": wait, "resize": resize}, lease=0.3, concurrency=2):
+        first = await queue.add("wait", None)
+        await asyncio.sleep(0)
+        await queue.wait_until_finished((await queue.add("resize", None)).id)
+        await queue.wait_until_finished(first.id)
+    await queue.stop()
+    # A busy machine may stop us elsewhere, too; this one was made here.
+    said = next(one for one in caplog.messages if "task 'resize'" in one)
+    assert said.startswith("toril[E10] task 'resize' blocked the event loop for ")
+    assert " s (resize at test_heart.py:" in said
+    assert ": time.sleep(0.6)); 1 other job stood still, its lease was kept." in said
+    assert "fix: write it as plain def" in said
+
+
 async def test_a_blocked_event_loop_loses_no_lease_where_the_storage_beats() -> None:
     storage = BeatingStorage()
     queue: Queue[object, object] = Queue("beats", storage)

@@ -392,9 +392,9 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 BAD_DATA: list[tuple[Any, str]] = [
-    ({"a": [1, {2, 3}]}, "$.a[1]"),
-    ({"a": float("nan")}, "$.a"),
-    ({"a": 2**53}, "$.a"),
+    ({"a": [1, {2, 3}]}, "data.a[1]"),
+    ({"a": float("nan")}, "data.a"),
+    ({"a": 2**53}, "data.a"),
     (b"raw", "bytes"),
     ({1: "one"}, "key"),
 ]

@@ -269,8 +269,9 @@ async def test_without_a_worker_the_timeout_says_so(queue: AnyQueue, clock: Manu
     assert late.value.job_id == "job-1"
     assert isinstance(late.value, TimeoutError)
     assert str(late.value) == (
-        "no result for job 'job-1' after 30 s: it is waiting, and no worker serves queue "
-        "'emails'; start one, or raise timeout="
+        "toril[E09] no result for job 'job-1' after 30 s: it is waiting at position 1, and no"
+        " worker serves queue 'emails'."
+        " fix: start one, as: toril worker MODULE; or raise timeout="
     )
 
 
@@ -287,6 +288,24 @@ async def test_with_a_worker_the_timeout_tells_the_state_and_the_job_goes_on(
         await waiting
     gate.opened.set()
     assert await queue.wait_until_finished("job-1") == "done"
+
+
+async def test_a_job_that_waits_is_told_by_its_place_in_line(
+    queue: AnyQueue, clock: ManualClock
+) -> None:
+    for number in range(120):
+        await queue.add("send", number)
+    for priority in (1, 2):
+        await queue.add("send", priority, priority=priority)
+    late = [
+        asyncio.create_task(queue.enqueue_and_wait(id, None, timeout=1, priority=priority))
+        for id, priority in (("plain", 0), ("urgent", 1))
+    ]
+    await clock.advance(1)
+    with pytest.raises(WaitTimeout, match="it is waiting at position 121, and no worker"):
+        await late[0]
+    with pytest.raises(WaitTimeout, match="it is prioritized at position 123, and no worker"):
+        await late[1]
 
 
 async def test_a_delayed_job_is_named_delayed_when_it_is_late(

@@ -64,7 +64,7 @@ def test_a_message_names_the_server_and_the_way_out() -> None:
     error = refusal(ServerSaid("READONLY You can't write.\nX"), "h:1")
     assert type(error) is StorageUnavailable
     assert str(error).startswith(
-        "server at h:1: READONLY You can't write.\\x0aX; this is a replica"
+        "toril[E15] server at h:1: READONLY You can't write.\\x0aX; this is a replica"
     )
 
 

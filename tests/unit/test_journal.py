@@ -157,8 +157,11 @@ CASES = [
     Case(
         event="loop_blocked",
         level=logging.WARNING,
-        write=lambda journal, _job, _text: journal.loop_blocked(31.24, 30),
-        says="event loop was blocked for 31.2 s (lease 30 s)",
+        write=lambda journal, _job, text: journal.loop_blocked(
+            31.24, task=text, line="resize at tasks.py:41", others=3, renewed=False
+        ),
+        says=" blocked the event loop for 31.2 s (resize at tasks.py:41); 3 other jobs could not"
+        " renew their leases. fix: write it as plain def",
         about_job=False,
         extra={"duration_s": 31.24},
     ),

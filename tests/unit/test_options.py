@@ -122,14 +122,14 @@ def test_a_bad_option_is_refused_with_its_name_and_its_bound(
     with pytest.raises(InvalidOption) as caught:
         options(**{name: value})
     assert type(caught.value) is InvalidOption
-    assert str(caught.value).startswith(name)
+    assert str(caught.value).startswith(f"toril[E12] {name}")
     assert bound in str(caught.value)
 
 
 @pytest.mark.parametrize("made", [lambda: JobOptions(delay=-1), lambda: options(delay=-1)])
 def test_options_are_checked_however_they_are_made(made: object) -> None:
     assert callable(made)
-    with pytest.raises(InvalidOption, match=r"^delay=-1: must be at least 0 s"):
+    with pytest.raises(InvalidOption, match=r"^toril\[E12\] delay=-1: must be at least 0 s"):
         made()
 
 

@@ -118,7 +118,9 @@ class NoOffset(tzinfo):
     ids=["no-zone", "zone-without-offset"],
 )
 def test_postpone_refuses_a_naive_datetime(naive: datetime) -> None:
-    with pytest.raises(InvalidOption, match=r"^Postpone\(until=.*naive datetime; add a time zone"):
+    with pytest.raises(
+        InvalidOption, match=r"^toril\[E12\] Postpone\(until=.*naive datetime; add a time zone"
+    ):
         Postpone(naive)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from toril.cli.duration import SECONDS
+from toril.cli.errors import looking_at
 from toril.cli.options import At, overriding, speaking
 from toril.cli.output import Output
 from toril.errors import InvalidOption
@@ -58,7 +59,8 @@ def command(
         async with app:
             if no_wait:
                 return (await chosen.enqueue(*positional, **named)).id
-            return chosen.signature.dump_result(await chosen.call(*positional, **named))
+            with looking_at(chosen.queue_name):
+                return chosen.signature.dump_result(await chosen.call(*positional, **named))
 
     result = asyncio.run(call())
     key = "id" if no_wait else "result"

@@ -25,6 +25,8 @@ class Duration(click.ParamType[float]):
         found = _DURATION.fullmatch(str(value).strip())
         if found is None:
             self.fail(f"'{value}': write a number and its unit, as 30s, 10m, 12h or 7d", param, ctx)
+        if found[2] is None and found[1].isdecimal():
+            return int(found[1])  # as whoever forgets the unit means milliseconds now and then
         return float(found[1]) * _UNITS[found[2] or "s"]
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from toril.cli.duration import SECONDS
+from toril.cli.errors import looking_at
 from toril.cli.output import Output
 from toril.cli.place import AnyQueue, at_queue
 from toril.errors import InvalidPayload
 from toril.ids import ulid
+from toril.job import State
 from toril.options import JobOptions
 from toril.queue import NewJob
 from toril.text import printable
@@ -63,6 +66,8 @@ async def command(
     found = await queue.enqueue(
         job_id, value, name=name, delay=delay, priority=priority, attempts=attempts
     )
+    if found.existing_state is not None:
+        output.say(await _there_already(queue, found.id, found.existing_state))
     if not wait:
         known = f", it is {found.existing_state}" if found.existing_state else ""
         output.result(
@@ -70,8 +75,21 @@ async def command(
             {"id": found.id, "status": found.status, "state": found.existing_state},
         )
         return
-    result = await queue.wait_until_finished(found.id, timeout)
+    with looking_at(queue.name):
+        result = await queue.wait_until_finished(found.id, timeout)
     output.result(json.dumps(result, ensure_ascii=False), {"id": found.id, "result": result})
+
+
+async def _there_already(queue: AnyQueue, id: str, state: State) -> str:
+    job = await queue.get_job(id)
+    since = None if job is None else job.finished_at or job.created_at
+    age = "" if since is None else f" {(datetime.now(UTC) - since).total_seconds():.0f} s ago"
+    told = state.value if job is None or job.finished_at else f"{state.value}, added"
+    shown = printable(id, 80)
+    return (
+        f"toril[E11] job '{shown}' already exists ({told}{age}): not queued again\n"
+        f"fix: take another --id, or first: toril job remove {queue.name} {shown}"
+    )
 
 
 async def _hand_in_lines(output: Output, queue: AnyQueue, name: str, options: JobOptions) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,9 +12,11 @@ import click
 
 from toril.errors import (
     InvalidInput,
+    JobFailed,
     MissingExtra,
     StorageDenied,
     StorageUnavailable,
+    StorageUnfit,
     TorilError,
     UnsupportedFeature,
 )
@@ -30,7 +34,9 @@ STOPPED: Final = 130
 LINES: Final = 6
 _WIDEST: Final = 600
 _CODE: Final = re.compile(r"toril\[(E\d\d)\] ?")
-_START: Final = "fix: start the server, or name another one with --url or TORIL_URL"
+_START: Final = (
+    "fix: start the server, leave the URL out to use the embedded one, or name another one"
+)
 _FIX: Final = re.compile(r"[.;]? fix: ")
 
 
@@ -85,14 +91,29 @@ def _of_ours(error: TorilError) -> Trouble:
     return Trouble(
         code=code,
         kind=type(error).__name__,
-        lines=tuple(shown[:LINES]),
+        lines=tuple(shown if len(shown) <= LINES else (*shown[: LINES - 1], shown[-1])),
         exit=_exit_of(error),
     )
 
 
 def _exit_of(error: TorilError) -> int:
-    if isinstance(error, (StorageUnavailable, StorageDenied)):
+    if isinstance(error, (StorageUnavailable, StorageDenied, StorageUnfit)):
         return UNREACHED
     if isinstance(error, (InvalidInput, MissingExtra, UnsupportedFeature)):
         return MISUSED
     return FAILED
+
+
+@contextmanager
+def looking_at(queue: str) -> Iterator[None]:
+    """Tell of a job that failed how to look at it; messages with a code say so themselves."""
+    try:
+        yield
+    except JobFailed as error:
+        if error.original_error.coded:
+            raise
+        raise JobFailed(
+            f"toril[E09] {error}\nfix: toril job show {queue} {printable(error.job_id, 80)}",
+            job_id=error.job_id,
+            original_error=error.original_error,
+        ) from error

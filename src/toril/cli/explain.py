@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from typing import Final
 
 import click
@@ -13,12 +15,19 @@ from toril.text import printable
 CODES: Final = {
     "E01": (
         "The storage does not answer",
-        "Nothing listens there, or the way to it is cut. Workers keep trying and lose nothing.",
+        (
+            "Nothing listens there, or the way to it is cut. Workers keep trying and lose"
+            " nothing. Where the message says that the effect is unknown, the call may be"
+            " repeated: it has no second effect."
+        ),
         "Start the server, set TORIL_URL, or leave it out to use the embedded one.",
     ),
     "E02": (
         "The module cannot be imported",
-        "The name is wrong, or the module itself raises while it is imported.",
+        (
+            "The name is wrong, or the module itself raises while it is imported; then the"
+            " message names its line, and --traceback shows the way to it."
+        ),
         "Name it as Python does, from its root: toril worker shop.jobs:app",
     ),
     "E03": (
@@ -33,7 +42,10 @@ CODES: Final = {
     ),
     "E05": (
         "No handler for this name",
-        "The job asks for a task that this worker does not know. It is kept among the failed.",
+        (
+            "The job asks for a task that this worker does not know. It is kept among the"
+            " failed, and whoever waits for its result hears of it at once."
+        ),
         "Deploy the task, then: toril job retry QUEUE ID",
     ),
     "E06": (
@@ -43,7 +55,12 @@ CODES: Final = {
     ),
     "E07": (
         "A habit from another library",
-        "There is no .delay(), .apply_async() or .send().",
+        (
+            "Celery's .delay(…), Dramatiq's .send(…) and taskiq's .kiq(…) are await"
+            " task.enqueue(…); .apply_async(…, countdown=5) is await"
+            " task.options(delay=5).enqueue(…); RQ's queue.enqueue(task, …) is await"
+            " task.enqueue(…); .get() is await job.result()."
+        ),
         "Write: await task.enqueue(…), with options before it: task.options(delay=5).enqueue(…)",
     ),
     "E08": (
@@ -53,12 +70,21 @@ CODES: Final = {
     ),
     "E09": (
         "No result in time",
-        "The job goes on. The message says whether it waits, runs, or nobody serves the queue.",
-        "Start a worker, or wait longer.",
+        (
+            "The message says why. Nobody serves the queue: start a worker. It waits at a"
+            " position: the workers are busy. It failed: toril job show tells with what. It is"
+            " not there: it was never added, or it is over and past its result_ttl. A job that"
+            " was waited for in vain goes on."
+        ),
+        "Start a worker, wait longer (timeout=), or keep results longer (result_ttl=).",
     ),
     "E10": (
         "The event loop was blocked",
-        "A handler kept the loop for longer than a lease, so others could not be renewed.",
+        (
+            "A handler kept the event loop for seconds, at the line that is named: the worker's"
+            " other jobs stood still meanwhile. On a server and on files a thread renews their"
+            " leases, in memory nothing does."
+        ),
         "Write it as plain def, which runs in a thread, or use asyncio.to_thread.",
     ),
     "E11": (
@@ -68,8 +94,12 @@ CODES: Final = {
     ),
     "E12": (
         "An option is out of range",
-        "Durations are seconds or timedelta; priority 1 is the most urgent, 0 is none.",
-        "See the range in the message.",
+        (
+            "Durations are seconds or timedelta, not milliseconds; priority 1 is the most"
+            " urgent, 0 is none; a datetime needs a time zone. What is only unlikely is a"
+            " TorilWarning, and the job is queued."
+        ),
+        "See the range in the message; write a long duration as timedelta(…).",
     ),
     "E13": (
         "Node and Python do not see each other",
@@ -83,7 +113,12 @@ CODES: Final = {
     ),
     "E15": (
         "The wrong server or storage",
-        "It is too old, read-only, may delete jobs, or lives in another process.",
+        (
+            "It is too old (Redis 7.0, Valkey 7.2), a read-only replica, asks for a login, may"
+            " delete jobs (maxmemory-policy other than noeviction), spreads a queue over a"
+            " cluster, or lives where others cannot see it: memory: in one process, a socket or"
+            " a file on one machine."
+        ),
         "See the message; toril doctor checks a server.",
     ),
 }
@@ -101,6 +136,6 @@ def command(output: Output, code: str) -> None:
             click.get_current_context(),
         )
     title, meaning, fix = known
-    output.result(
-        f"{title}\n{meaning}\nfix: {fix}", {"title": title, "meaning": meaning, "fix": fix}
-    )
+    width = min(100, shutil.get_terminal_size().columns)
+    lines = [textwrap.fill(text, width) for text in (title, meaning, f"fix: {fix}")]
+    output.result("\n".join(lines), {"title": title, "meaning": meaning, "fix": fix})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 import sys
 import traceback
@@ -52,21 +51,30 @@ def _import(name: str, target: str) -> ModuleType:
         sys.path.insert(0, here)
     shown = printable(name, 80)
     try:
-        known = bool(name) and importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        known = False
-    if not known:
-        raise InvalidOption(
-            f"toril[E02] no module named '{shown}' (looked in the current directory and sys.path)\n"
-            f"{_nearby()}"
-        )
-    try:
-        return importlib.import_module(name)
+        if name and not name.startswith("."):
+            return importlib.import_module(name)
     except Exception as error:
-        raise InvalidOption(
-            f"toril[E02] '{shown}' cannot be imported: {type(error).__name__}:"
-            f" {printable(error, 200)}\n{_own_line(error)}\nfix: mend it, then run this again"
-        ) from error
+        absent = isinstance(error, ModuleNotFoundError) and _is_part(error.name, name)
+        if not absent:  # it is there, and itself asks for what is not, or fails
+            raise _broken(shown, error) from error
+    raise InvalidOption(
+        f"toril[E02] no module named '{shown}' (looked in the current directory and sys.path)\n"
+        f"{_nearby()}"
+    )
+
+
+def _is_part(missing: str | None, name: str) -> bool:
+    return missing is not None and f"{name}.".startswith(f"{missing}.")
+
+
+def _broken(name: str, error: Exception) -> InvalidOption:
+    """Tell what a module raises when it is imported, with the line of it that does."""
+    fact, _, fix = str(error).partition(". fix: ")
+    if not fact.startswith("toril[E"):
+        fact = f"toril[E02] '{name}' cannot be imported: {type(error).__name__}: {error}"
+        fix = "mend it, then run this again"
+    lines = (printable(fact, 400), _own_line(error), f"fix: {fix}" if fix else "")
+    return InvalidOption("\n".join(lines).strip())
 
 
 def _own_line(error: BaseException) -> str:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, TextIO
 
 from toril.cli.output import Output
+from toril.cli.width import cut, fit, width_of
+from toril.logs import TextFormatter
 from toril.metrics import JobMetrics, JobsProcessed, MetricsCollector
+from toril.text import printable
 
 MOST: Final = 50
 """So many lines about jobs in one second; then a summary takes their place."""
+
+_SIGNS: Final = {"picked_up": "→", "completed": "✓", "failed": "✗", "retried": "↻"}
+_ONE_LINE: Final = ("picked_up", "completed", "heartbeat_failed", "reap_failed")
+_INDENT: Final = len("12:00:00 ✓ ")
+_LONGEST: Final = 2000
 
 
 class Tally:
@@ -92,6 +101,52 @@ class Spare(logging.Filter):
         if self._lines > MOST:
             self.crowded = True
         return not self.crowded
+
+
+class TerminalFormatter(logging.Formatter):
+    """What a worker says to who sits before it: one short line per start and end of a job."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._whole = TextFormatter()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the record no wider than the terminal is now."""
+        event, width = getattr(record, "event", ""), width_of(self._stream)
+        if record.exc_info or not record.name.startswith("toril"):
+            return fit(self._whole.format(record), width)
+        sign = _SIGNS.get(event, "!" if record.levelno >= logging.WARNING else "·")
+        when = datetime.fromtimestamp(record.created).astimezone()
+        text = f"{when:%H:%M:%S} {sign} {_short(record, event)}"
+        again = event == "disconnected" and record.__dict__["attempt"] > 1
+        return cut(text, width) if again or event in _ONE_LINE else fit(text, width, _INDENT)
+
+
+def _short(record: logging.LogRecord, event: str) -> str:
+    fields: dict[str, Any] = record.__dict__
+    job = f"{fields.get('job_name')} {fields.get('job_id')}"
+    if event == "picked_up":
+        attempt = fields["attempt"]
+        again = f", attempt {attempt}" if attempt > 1 else ""
+        return f"{job} waited {fields['age_ms']:,} ms{again}"
+    if event == "completed":
+        return f"{job} {fields['duration_s'] * 1000:,.0f} ms"
+    if event == "disconnected":
+        # What is in brackets is the cause; what follows is for who made the call.
+        cause, bracket, _ = str(fields["error"]).partition(")")
+        if fields["attempt"] == 1:
+            return f"{cause}{bracket}; trying again"
+        return f"still away after {fields['duration_s']:.0f} s: {cause}{bracket}"
+    return printable(record.getMessage(), _LONGEST)
+
+
+class Discreet(logging.Filter):
+    """Keeps back what the first and the last line say already."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let everything through but the worker's own beginning and end."""
+        return getattr(record, "event", "") not in ("started", "stopping", "stopped")
 
 
 async def summarise(output: Output, tally: Tally, spare: Spare, logger: logging.Logger) -> None:

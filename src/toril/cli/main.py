@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -16,6 +18,7 @@ from toril._version import __version__
 from toril.cli.errors import FAILED, FINE, trouble_of
 from toril.cli.lazy import Lazy, LazyGroup
 from toril.cli.output import Output
+from toril.errors import StorageUnavailable, TorilWarning
 
 COMMANDS = {
     "demo": Lazy(home="toril.cli.demo", name="command", help="See it work, then a report of it."),
@@ -69,7 +72,9 @@ def run(args: Sequence[str], output: Output) -> int:
     """Run a command; give its exit code, whatever happens."""
     output.json = "--json" in args  # for what goes wrong before the options are read
     try:
-        answer = toril.main(list(args), prog_name="toril", standalone_mode=False, obj=output)
+        with warnings.catch_warnings():
+            warnings.showwarning = functools.partial(_warn, output, warnings.showwarning)
+            answer = toril.main(list(args), prog_name="toril", standalone_mode=False, obj=output)
     except click.exceptions.NoArgsIsHelpError as error:
         output.say(error.format_message())
         return error.exit_code
@@ -86,5 +91,24 @@ def _fail(error: BaseException, output: Output) -> int:
     if output.traceback and not isinstance(error, click.ClickException):
         output.err.write("".join(traceback.format_exception(error)))
     trouble = trouble_of(error)
+    if isinstance(error, StorageUnavailable):
+        from toril.cli.neighbours import look_around
+
+        trouble = look_around(trouble)
     output.trouble(trouble)
     return trouble.exit
+
+
+def _warn(
+    output: Output,
+    otherwise: Callable[..., None],
+    message: Warning | str,
+    category: type[Warning],
+    *where: object,
+    **more: object,
+) -> None:
+    """Tell a warning of ours as everything else is told."""
+    if issubclass(category, TorilWarning):
+        output.say(str(message).replace(". fix: ", "\nfix: "))
+    else:
+        otherwise(message, category, *where, **more)

@@ -15,6 +15,7 @@ from typing import Final, TextIO
 
 from toril.cli.errors import Trouble
 from toril.cli.progress import Progress
+from toril.cli.width import fit, width_of
 
 QUIET: Final = -1
 NORMAL: Final = 0
@@ -42,12 +43,12 @@ class Output:
     def say(self, text: str) -> None:
         """Tell something on the way; silent with -q."""
         if self.level > QUIET:
-            self._write(self.err, text)
+            self._tell(text)
 
     def detail(self, text: str) -> None:
         """Tell what only -v asks for."""
         if self.level > NORMAL:
-            self._write(self.err, text)
+            self._tell(text)
 
     def result(self, summary: str, values: Mapping[str, object]) -> None:
         """Give the result: one line, or with --json one document; never silent."""
@@ -79,12 +80,14 @@ class Output:
         if self.json:
             error = {"code": trouble.code, "kind": trouble.kind, "lines": trouble.lines}
             self.result("", {"error": error, "exit": trouble.exit})
-        first, *rest = trouble.text.splitlines()
+        text = fit(trouble.text, width_of(self.err))
         if self._colour and self.err.isatty():
-            mark, _, fact = first.partition(" ")
-            first = f"\x1b[{_RED}m{mark}\x1b[0m {fact}"
-        for line in (first, *rest):
-            self._write(self.err, line)
+            mark, space, fact = text.partition(" ")
+            text = f"\x1b[{_RED}m{mark}\x1b[0m{space}{fact}"
+        self._write(self.err, text)
+
+    def _tell(self, text: str) -> None:
+        self._write(self.err, fit(text, width_of(self.err)))
 
     @staticmethod
     def _write(stream: TextIO, text: str) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from toril.cli.errors import MISUSED, UNREACHED
 from toril.cli.output import Output
 
 _AGAIN_S: Final = 1.0
@@ -78,7 +79,7 @@ class _Team:
             self._worst = max(self._worst, abs(code))
             return
         self._quick = self._quick + 1 if age < _DIED_QUICKLY_S else 0
-        if self._quick >= _TRIES or code == 2:
+        if self._quick >= _TRIES or code in (MISUSED, UNREACHED):
             self._worst = max(self._worst, abs(code))
             self._pass_on(signal.SIGTERM)
             self._signals += 1

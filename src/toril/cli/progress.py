@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self, TextIO
 
+from toril.cli.width import cut, width_of
+
 _BAR: Final = 24
 _REDRAW_S: Final = 0.1
 _LINE_S: Final = 5.0
@@ -57,6 +59,7 @@ class Progress:
         self._told = now
         text = self.text(done, total, note, now)
         if drawn:
+            text = cut(text, width_of(self._stream))
             self._stream.write("\r" + text.ljust(self._width))
             self._width = len(text)
         else:

@@ -12,6 +12,7 @@ import click
 from toril.cli.output import Output
 from toril.cli.place import at_storage
 from toril.cli.queues import SHOWN
+from toril.cli.width import cut
 from toril.job import State
 from toril.storage.protocol import Storage
 from toril.text import printable
@@ -44,10 +45,10 @@ async def command(output: Output, storage: Storage, interval: float, once: bool)
             output.result("", {"queues": [dict(zip(_HEADS, row, strict=True)) for row in rows]})
             return
         width = shutil.get_terminal_size().columns
-        table = "\n".join(line[:width] for line in lines(rows, width))
+        table = "\n".join(lines(rows, width))
         if live:
             output.out.write("\x1b[H\x1b[2J")
-        output.line(f"toril top · {storage.url} · {time.strftime('%H:%M:%S')}"[:width])
+        output.line(cut(f"toril top · {time.strftime('%H:%M:%S')} · {storage.url}", width))
         output.line(table)
         if not live:
             return

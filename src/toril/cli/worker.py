@@ -7,8 +7,8 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -37,7 +37,6 @@ _BURST_LOOK_S: Final = 0.2
 class Wishes:
     """What was asked for on the command line."""
 
-    target: str
     queues: tuple[str, ...]
     concurrency: int | None
     burst: bool
@@ -77,7 +76,6 @@ def command(
     toril worker tasks --burst
     """
     wishes = Wishes(
-        target=target,
         queues=queues,
         concurrency=concurrency,
         burst=burst,
@@ -85,24 +83,30 @@ def command(
         metrics_port=metrics_port,
         at=at,
     )
+    from toril.cli.find import find
+
+    found = find(target)  # before there is a loop: a module may run one of its own
     if processes > 1:
         from toril.cli.processes import supervise
 
+        _workers(found, wishes, NoMetrics())  # a mistake is told once, and not by each process
         return supervise(output, sys.argv[1:], processes)
-    with suppress(ImportError):
+    return _runner()(work(output, wishes, found))
+
+
+def _runner() -> Callable[[Coroutine[Any, Any, int]], int]:
+    try:
         import uvloop
+    except ImportError:  # only this one: a worker may raise such errors, too
+        return asyncio.run
+    return uvloop.run
 
-        return uvloop.run(work(output, wishes))
-    return asyncio.run(work(output, wishes))
 
-
-async def work(output: Output, wishes: Wishes) -> int:
+async def work(output: Output, wishes: Wishes, found: Found) -> int:
     """Run until a signal, or with --burst until nothing is left."""
-    from toril.cli.find import find
-    from toril.cli.lines import Spare, summarise, tally_of
+    from toril.cli.lines import Discreet, Spare, TerminalFormatter, summarise, tally_of
     from toril.logs import configure_logs
 
-    found = find(wishes.target)
     inner = _collector(found, wishes.metrics_port)
     tally, spare = tally_of(inner), Spare()
     app, workers = _workers(found, wishes, cast("MetricsCollector", tally))
@@ -110,6 +114,10 @@ async def work(output: Output, wishes: Wishes) -> int:
     level = logging.DEBUG if output.level > NORMAL else level
     handler = configure_logs("json" if wishes.log_format == "json" else "text", level, output.err)
     handler.addFilter(spare)
+    if wishes.log_format == "text" and output.level <= NORMAL:
+        handler.addFilter(Discreet())
+        if output.err.isatty():
+            handler.setFormatter(TerminalFormatter(output.err))
     began = time.monotonic()
     output.say(_banner(workers))
     stop = _Stop(workers, output)
@@ -240,7 +248,8 @@ class _Stop:
             self._output.say("stopping now; running jobs go back in line")
         else:
             active = sum(worker.active for worker in self._workers)
-            self._output.say(f"stopping; {active} running jobs may finish, Ctrl-C again: at once")
+            jobs = f"{active} running job{'s' * (active != 1)}"
+            self._output.say(f"stopping; {jobs} may finish, Ctrl-C again: at once")
         grace = 0.0 if self._asked else None
         self._asked = True
         for worker in self._workers:

@@ -16,7 +16,7 @@ from toril.clock import Clock, Timer
 from toril.context import Desk, JobContext, current_job
 from toril.engine.hand import Cause, Hand, Run
 from toril.engine.journal import Journal
-from toril.errors import InvalidPayload, JobCancelled, JobTimeout, PermanentError
+from toril.errors import InvalidPayload, JobCancelled, JobTimeout, PermanentError, UnknownTask
 from toril.job import In, Out
 from toril.outcome import (
     CANCELLED,
@@ -32,7 +32,7 @@ from toril.quick import maker
 from toril.retry import Again, Postpone, RetryPolicy, Wish
 from toril.serde import Serde, check_size
 from toril.storage.protocol import Claimed
-from toril.text import describe_error, suggest
+from toril.text import describe_error, printable, suggest
 
 Handler = Callable[[JobContext[In]], Awaitable[Out] | Out]
 Finish = Callable[[Run[In], Outcome], None]
@@ -59,14 +59,16 @@ class Handlers(Generic[In, Out]):
         """The job names that have a handler of their own."""
         return tuple(self._by_name)
 
-    def find(self, name: str) -> Handler[In, Out]:
-        """Return the handler for a job name."""
+    def find(self, name: str, job_id: str, queue: str) -> Handler[In, Out]:
+        """Return the handler for a job's name."""
         handler = self._for_all or self._by_name.get(name)
         if handler is None:
             known = ", ".join(sorted(self._by_name))
-            raise PermanentError(
-                f"no handler for job name {name!r}; this worker knows: {known}."
-                f"{suggest(name, self._by_name)} Deploy the handler, then retry the job"
+            shown = printable(job_id, 60)
+            raise UnknownTask(
+                f"toril[E05] job '{shown}' asks for task '{printable(name, 60)}'; this worker"
+                f" knows: {printable(known, 200)}.{suggest(name, self._by_name)} It is kept in"
+                f" failed. fix: deploy the task, then: toril job retry {queue} {shown}"
             )
         return handler
 
@@ -163,7 +165,7 @@ class Executor(Generic[In, Out]):
 
     async def _complete(self, run: Run[In]) -> Outcome:
         claimed = run.claimed
-        handler = self._handlers.find(claimed.spec.name)
+        handler = self._handlers.find(claimed.spec.name, claimed.spec.id, self._desk.queue)
         run.context.data = self._serde.loads(claimed.spec.payload)
         if self._handlers.is_async(handler):
             value = await cast("Awaitable[Out]", handler(run.context))
@@ -200,7 +202,11 @@ class Executor(Generic[In, Out]):
         try:
             payload = self._result_serde.dumps(value)
         except InvalidPayload as error:
-            raise InvalidPayload(f"{_subject(run)}: {error}", path=error.path) from error
+            raise InvalidPayload(
+                f"toril[E04] {_subject(run)} of task '{printable(run.claimed.spec.name, 60)}':"
+                f" {error}",
+                path=error.path,
+            ) from error
         if len(payload) > self._result_limit:
             check_size(_subject(run), len(payload), self._result_limit)
         run.result = value

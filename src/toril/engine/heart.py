@@ -11,6 +11,7 @@ from typing import Final, Generic
 from toril.clock import Clock
 from toril.engine.hand import Hand, Run
 from toril.engine.journal import Journal
+from toril.engine.standstill import Standstill
 from toril.errors import StorageError
 from toril.job import In
 from toril.metrics import JobMetrics, MetricsCollector
@@ -22,6 +23,9 @@ LONGEST_TICK_S: Final = 1.0
 MAX_BLOCK_S: Final = 600.0
 """A loop silent for this long is taken for dead; its leases are left to lapse."""
 
+
+LONGEST_BLOCK_S: Final = 5.0
+"""A loop silent for longer is told of, or earlier where leases are shorter."""
 
 _LAST_BEAT_S: Final = 1.0
 
@@ -63,6 +67,7 @@ class Heart(Generic[In]):
         self._max_block_s = max_block_s
         self._alive_at = clock.monotonic()
         self._last_beat_s = _LAST_BEAT_S
+        self._patience_s = min(LONGEST_BLOCK_S, lease_ms / 1000 - tick)
 
     def abandon(self) -> None:
         """Do not wait for the thread at the end; the storage was silent for too long."""
@@ -81,8 +86,9 @@ class Heart(Generic[In]):
             before = self._clock.monotonic()
             await self._clock.sleep(self._tick)
             late = self._clock.monotonic() - before - self._tick
-            if late > self._lease_ms / 1000 - self._tick:
-                self._journal.loop_blocked(late, self._lease_ms / 1000)
+            if late > self._patience_s:
+                others = max(0, len(self._hand.runs) - 1)
+                self._journal.loop_blocked(late, others=others, renewed=False)
             runs = self._held()
             if not runs:
                 continue
@@ -98,7 +104,7 @@ class Heart(Generic[In]):
     async def _run_threaded(self, storage: Beats) -> None:
         """Beat in a thread; this loop only says that it is alive and hears the answers."""
         stop = threading.Event()
-        pulse = _Pulse(self, storage, stop, asyncio.get_running_loop())
+        pulse = _Pulse(self, storage, stop, asyncio.get_running_loop(), threading.get_ident())
         thread = threading.Thread(target=pulse.run, name=f"toril-heart-{self._queue}", daemon=True)
         self._alive_at = self._clock.monotonic()
         thread.start()
@@ -110,6 +116,7 @@ class Heart(Generic[In]):
                 if self._hand.runs:
                     pulse.busy.set()
                     await self._clock.sleep(self._tick)
+                    self._account(pulse, self._clock.monotonic() - self._alive_at - self._tick)
                 else:
                     pulse.busy.clear()
                     await self._hand.busy()
@@ -121,6 +128,14 @@ class Heart(Generic[In]):
             if pulse.ended.done():
                 pulse.ended.exception()
                 thread.join()  # it said so with its last breath
+
+    def _account(self, pulse: _Pulse[In], late_s: float) -> None:
+        """Tell of a loop that stood still, unless the thread had to, in the middle of it."""
+        if late_s > self._patience_s:
+            # Code that does not even let threads run is not seen by ours, which renewed nothing.
+            unseen = Standstill("", "", len(self._hand.runs), renewed=False)
+            (pulse.seen or unseen).tell(self._journal, late_s)
+        pulse.seen = None
 
     def _held(self) -> Sequence[Run[In]]:
         return [run for run in tuple(self._hand.runs) if not run.context.lost]
@@ -156,7 +171,10 @@ class _Pulse(Generic[In]):
         storage: Beats,
         stop: threading.Event,
         loop: asyncio.AbstractEventLoop,
+        thread: int,
     ) -> None:
+        self._thread = thread
+        self.seen: Standstill | None = None
         self._heart = heart
         self._storage = storage
         self._stop = stop
@@ -181,19 +199,14 @@ class _Pulse(Generic[In]):
     def _beat(self) -> None:
         heart = self._heart
         beat = self._storage.heartbeat()
-        warned = False
         try:
             while True:
                 self.busy.wait()
                 if self._stop.wait(heart._tick):
                     return
                 silent = heart._clock.monotonic() - heart._alive_at
-                if silent < heart._lease_ms / 1000:
-                    warned = False
-                elif not warned:
-                    warned = True
-                    heart._journal.loop_blocked(silent, heart._lease_ms / 1000)
                 runs = heart._held()
+                self._look(silent, runs)
                 if not runs or silent > heart._max_block_s:
                     continue
                 leases = [run.claimed.lease for run in runs]
@@ -207,6 +220,16 @@ class _Pulse(Generic[In]):
                     self._tell(heart._heard, runs, renewal, took)
         finally:
             beat.close()
+
+    def _look(self, silent: float, runs: Sequence[Run[In]]) -> None:
+        """See what a loop that does not answer is at; it may never come back to tell."""
+        heart = self._heart
+        if silent < 2 * heart._tick:
+            return
+        if self.seen is None:
+            self.seen = Standstill.of(self._loop, self._thread, runs)
+        if silent > max(heart._lease_ms / 1000, heart._patience_s):
+            self.seen.tell(heart._journal, silent)
 
     def _tell(self, callback: Callable[..., None], *args: object) -> None:
         with suppress(RuntimeError):  # the loop has closed

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import MutableMapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from toril.outcome import Failure
 from toril.retry import ErrorCategory
 from toril.storage.protocol import Claimed
 from toril.text import printable
+
+_REASON: Final = 600
+"""How much of a reason is told; messages of toril's own fit in."""
 
 Logger: TypeAlias = "logging.Logger | logging.LoggerAdapter[logging.Logger]"
 
@@ -94,7 +97,7 @@ class Journal:
         """A job failed for good."""
         if not self._logger.isEnabledFor(logging.ERROR):
             return
-        text = printable(failure)
+        text = printable(failure, _REASON)
         tries = claimed.lease.attempt
         last = f" after {tries} attempt{'s' * (tries > 1)}" if exhausted else ""
         self._job(
@@ -156,13 +159,20 @@ class Journal:
             error=text,
         )
 
-    def loop_blocked(self, seconds: float, lease_s: float) -> None:
+    def loop_blocked(
+        self, seconds: float, *, task: str = "", line: str = "", others: int = 0, renewed: bool
+    ) -> None:
         """The event loop stood still for longer than it should."""
+        if not self._logger.isEnabledFor(logging.WARNING):
+            return
+        subject = f"task '{printable(task, 60)}'" if task else "something"
+        place = f" ({line})" if line else ""
+        told = f"; {_others(others, renewed)}" if others else ""
         self._write(
             logging.WARNING,
             "loop_blocked",
-            f"event loop was blocked for {seconds:.1f} s (lease {lease_s:g} s); write blocking "
-            "handlers as plain def, or use asyncio.to_thread",
+            f"toril[E10] {subject} blocked the event loop for {seconds:.1f} s{place}{told}."
+            " fix: write it as plain def, which runs in a thread, or use asyncio.to_thread(…)",
             duration_s=seconds,
         )
 
@@ -186,6 +196,8 @@ class Journal:
             logging.ERROR,
             "disconnected",
             f"storage unavailable (try {tries}, {seconds:.1f} s): {text}",
+            attempt=tries,
+            duration_s=seconds,
             error=text,
         )
 
@@ -210,3 +222,11 @@ class Journal:
         """The worker itself changes its state."""
         if self._logger.isEnabledFor(level):
             self._write(level, event, printable(message, 500))
+
+
+def _others(count: int, renewed: bool) -> str:
+    if count == 1:
+        fate = "stood still, its lease was kept" if renewed else "could not renew its lease"
+        return f"1 other job {fate}"
+    fate = "stood still, their leases were kept" if renewed else "could not renew their leases"
+    return f"{count} other jobs {fate}"

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from toril.clock import Clock
 from toril.engine.journal import Journal
-from toril.errors import StorageClosed, StorageError
+from toril.errors import StorageClosed, StorageError, StorageUnfit
 from toril.metrics import MetricsCollector
 
 T = TypeVar("T")
@@ -57,8 +57,8 @@ class Outage:
             begun = self._clock.monotonic()
             try:
                 answer = await call()
-            except StorageClosed:
-                raise  # by ourselves; it will not open by waiting
+            except (StorageClosed, StorageUnfit):
+                raise  # by ourselves, or for good; waiting is no help
             except StorageError as error:
                 self.failed(error)
                 if self._max_tries and self.tries > self._max_tries:

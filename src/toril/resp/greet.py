@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from toril.clock import Clock, wait_future
 from toril.errors import InvalidOption, StorageError, StorageUnavailable
-from toril.resp.replies import Lost, Refusal, ServerSaid, judge
+from toril.resp.replies import LOGIN, Lost, Refusal, ServerSaid, judge
 from toril.resp.secret import scrub
 from toril.resp.url import Address
 from toril.resp.wire import Answer, Endpoint, Ghost, Wire, pack, reason_of
@@ -187,7 +187,7 @@ def explain(error: Exception, where: object, address: Address) -> Exception:
             text = scrub(error.text, address.login()[1])
             match judge(error):
                 case Refusal(kind=kind):
-                    return kind(f"server at {where}: login refused: {text}")
+                    return kind(f"toril[E15] server at {where}: login refused: {text}{LOGIN}")
                 case _:
                     return Lost(text)
         case ssl.SSLCertVerificationError():

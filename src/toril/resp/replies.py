@@ -17,6 +17,10 @@ _WAIT: Final = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERD
 _STALE: Final = frozenset({"READONLY", "UNBLOCKED"})
 _FULL: Final = frozenset({"OOM", "MISCONF"})
 _DENIED: Final = frozenset({"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"})
+_UNFIT: Final = frozenset({"NOAUTH", "WRONGPASS", "READONLY"})
+LOGIN: Final = (
+    ". fix: put user and password into TORIL_URL, or the password into a file (--password-file)"
+)
 _DENIED_IN_SCRIPT: Final = (
     "ERR ACL failure in script",
     "ERR The user executing the script can't",
@@ -111,15 +115,16 @@ def refusal(said: ServerSaid, where: object) -> StorageError:
             kind = StorageError
         case _:
             kind = StorageUnavailable
-    return kind(f"server at {where}: {said.text}{_way_out(said)}")
+    mark = "toril[E15] " if said.code in _UNFIT else ""
+    return kind(f"{mark}server at {where}: {said.text}{_way_out(said)}")
 
 
 def _way_out(said: ServerSaid) -> str:
     match said.code:
         case "NOAUTH":
-            return "; put user and password into the URL"
+            return LOGIN
         case "READONLY":
-            return "; this is a replica, give the master's address, sentinels or a cluster URL"
+            return "; this is a replica. fix: give the master's address, sentinels or a cluster URL"
         case "OOM":
             return "; nothing was written, free memory or raise maxmemory"
         case "NOPERM" | "ERR" if _is_denial(said):

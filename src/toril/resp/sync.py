@@ -11,7 +11,7 @@ from typing import Final
 
 from toril.errors import StorageClosed, StorageDenied, StorageError, StorageUnavailable
 from toril.resp.cluster import SlotMap, read_slots, slot_of
-from toril.resp.errand import UNKNOWN
+from toril.resp.errand import unreached
 from toril.resp.greet import Settings, hurried, tls_context
 from toril.resp.replies import (
     Argument,
@@ -302,10 +302,8 @@ class _Trip:
     def _check(self, reason: str) -> None:
         assert self._deadline is not None
         if time.monotonic() >= self._deadline:
-            raise StorageUnavailable(
-                f"server at {self.where}: {reason} (waited {self._settings.patience:g} s); "
-                + (UNKNOWN if self._sent else "nothing was sent")
-            ) from None
+            patience = self._settings.patience
+            raise unreached(self.where, reason, patience, self._tries, sent=self._sent) from None
         most = self._settings.max_reconnect_attempts
         if most and self._tries >= most:
             raise StorageUnavailable(

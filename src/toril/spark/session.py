@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from toril.errors import MissingExtra
+from toril.extras import missing_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,10 +57,7 @@ def open_session(
 def check_installed() -> None:
     """Raise `MissingExtra` where pyspark or its Java is missing."""
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
-        raise MissingExtra(
-            "toril[E14] Spark needs the 'spark' extra."
-            ' fix: python -m pip install "toril[spark]", and Java 17'
-        )
+        raise missing_extra("Spark needs", "spark", f", and Java {JAVA}")
     found = java_version()
     if found is None or found < JAVA:
         have = "none was found" if found is None else f"found {found}"

@@ -98,8 +98,8 @@ class Target:
         scheme = url.partition(":")[0].lower()
         if scheme in _PRIVATE:
             raise InvalidOption(
-                f"{self.source}: executors of '{master}' cannot reach '{scheme}:' on this machine;"
-                " use a server they can reach, as 'redis://host:6379'"
+                f"toril[E15] {self.source}: executors of '{master}' cannot reach '{scheme}:' on"
+                " this machine. fix: use a server they can reach, as 'redis://host:6379'"
                 " (for the embedded one: toril server start --port 6379)"
             )
 

@@ -92,9 +92,9 @@ def check_tagging(address: Address) -> None:
         )
     if address.kind == "cluster" and address.hash_tag is False and not _is_tag(prefix):
         raise InvalidOption(
-            f"{address.safe}: hash_tag=off spreads the keys of a queue over the cluster, and its"
-            " scripts fail with CROSSSLOT; leave hash_tag out and name the Node queue '{queue}',"
-            " or give both sides a prefix with braces"
+            f"toril[E15] {address.safe}: hash_tag=off spreads the keys of a queue over the cluster,"
+            " and its scripts fail with CROSSSLOT. fix: leave hash_tag out and name the Node queue"
+            " '{queue}', or give both sides a prefix with braces"
         )
 
 

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from toril.clock import Clock, SystemClock
-from toril.errors import InvalidOption, StorageClosed, StorageError
+from toril.errors import InvalidOption, StorageClosed
 from toril.job import KEEP_ALL, Keep
 from toril.resp.client import Client, Reply, Settings
 from toril.resp.embedded import EmbeddedServer
+from toril.resp.fit import check_fit
 from toril.resp.replies import Argument
 from toril.resp.script import Script
 from toril.resp.url import Address, Ids, parse_url
@@ -125,24 +126,11 @@ class Link:
             self._link = Client(address, self._settings)
             self._link.learn(*_all_scripts())
             await self._link.open()
-            await self._check_server(self._link)
+            server = await self._link.server_version()
+            check_fit(self.url, server, allow_eviction=self._allow_eviction)
         except BaseException:
             await self._disconnect()
             raise
-
-    async def _check_server(self, link: Client) -> None:
-        info = await link.server_version()
-        if info is None:
-            return
-        least = (7, 2) if info.name == "valkey" else (7, 0)
-        if info.version < least:
-            found, needed = (".".join(map(str, one)) for one in (info.version, least))
-            raise StorageError(f"{self.url}: {info.name} {found} is too old; toril needs {needed}")
-        if info.maxmemory_policy not in ("noeviction", "") and not self._allow_eviction:
-            raise StorageError(
-                f"{self.url}: maxmemory-policy is {info.maxmemory_policy}: the server may delete "
-                "jobs; set it to noeviction, or pass allow_eviction=True"
-            )
 
     async def close(self) -> None:
         """End one `open`; at the last one blocked calls return."""

@@ -14,7 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from toril.errors import MissingExtra, StorageError
+from toril.errors import StorageError
+from toril.extras import missing_extra
 from toril.resp.script import Script
 
 VERSION: Final = "2.16.2"
@@ -41,10 +42,7 @@ def find_folder() -> Path:
     try:
         package = distribution("bullmq")
     except PackageNotFoundError:
-        raise MissingExtra(
-            "toril[E14] the BullMQ storage needs the 'bullmq' extra. "
-            'fix: python -m pip install "toril[bullmq]"'
-        ) from None
+        raise missing_extra("the BullMQ storage needs", "bullmq") from None
     if package.version != VERSION:
         raise StorageError(
             f"bullmq {package.version} is installed, toril speaks the wire of {VERSION}; "

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from toril.clock import Clock, SystemClock, wait_future
-from toril.errors import InvalidOption, QueueBusy, StorageClosed, StorageError
+from toril.errors import InvalidOption, QueueBusy, StorageClosed
 from toril.event import Cursor, Event
 from toril.ids import token, ulid
 from toril.job import JobRecord, JobSpec, State
@@ -28,6 +28,7 @@ from toril.outcome import (
 from toril.quick import maker
 from toril.resp.client import Client, Reply, Settings
 from toril.resp.embedded import EmbeddedServer
+from toril.resp.fit import check_fit
 from toril.resp.url import Address, parse_url
 from toril.resp.wakeups import WakeUps
 from toril.storage.protocol import (
@@ -153,7 +154,8 @@ class RedisStorage:
                 address = replace(address, kind="unix", path=str(self._server.socket))
             self._link = Client(address, self._settings)
             await self._link.open()
-            await self._check_server(self._link)
+            server = await self._link.server_version()
+            check_fit(self.url, server, allow_eviction=self._allow_eviction)
         except BaseException:
             await self._disconnect()
             raise
@@ -171,21 +173,6 @@ class RedisStorage:
         if self._link is None:
             raise StorageClosed(f"{self!r} is not open; use `async with`, or await open() first")
         return self._link
-
-    async def _check_server(self, link: Client) -> None:
-        info = await link.server_version()
-        if info is None:
-            return
-        least = (7, 2) if info.name == "valkey" else (7, 0)
-        if info.version < least:
-            found = ".".join(map(str, info.version))
-            needed = ".".join(map(str, least))
-            raise StorageError(f"{self.url}: {info.name} {found} is too old; toril needs {needed}")
-        if info.maxmemory_policy not in ("noeviction", "") and not self._allow_eviction:
-            raise StorageError(
-                f"{self.url}: maxmemory-policy is {info.maxmemory_policy}: the server may delete "
-                "jobs; set it to noeviction, or pass allow_eviction=True"
-            )
 
     async def close(self) -> None:
         """End one `open`; at the last one blocked calls return."""
