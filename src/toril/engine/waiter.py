@@ -15,35 +15,32 @@ _BLOCK_MS: Final = 5_000
 _RETRY_S: Final = 0.25
 
 Watch = asyncio.Future[Ending | None]
+Group = dict[str, list[Watch]]
 
 
 class Waiter:
     """Gathers the ids that callers wait for and follows them in groups.
 
-    Ids that come in the same turn of the loop share a call, and everybody who waits for one
-    id shares its answer.
+    Ids that come in the same turn of the loop share a call. Whoever comes later asks anew, also
+    for an id that is followed already: an answer that is under way may tell of an earlier run.
     """
 
     def __init__(self, storage: Storage, queue: str, clock: Clock) -> None:
         self._storage = storage
         self._queue = queue
         self._clock = clock
-        self._watchers: dict[str, set[Watch]] = {}
-        self._new: list[str] = []
+        self._new: Group = {}
+        self._open: dict[Watch, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def wait(self, job_id: str, seconds: float | None) -> Ending | None:
         """Give a job's ending, None when the time is up; raises StorageClosed after `close`."""
         loop = asyncio.get_running_loop()
         future: Watch = loop.create_future()
-        watchers = self._watchers.get(job_id)
-        if watchers is None:
-            self._watchers[job_id] = {future}
-            if not self._new:
-                loop.call_soon(self._follow_new)
-            self._new.append(job_id)
-        else:
-            watchers.add(future)
+        if not self._new:
+            loop.call_soon(self._follow_new)
+        self._new.setdefault(job_id, []).append(future)
+        self._open[future] = job_id
         timer = None
         if seconds is not None:
             timer = self._clock.call_later(max(seconds, 0), lambda: _tell(future, None))
@@ -52,38 +49,29 @@ class Waiter:
         finally:
             if timer is not None:
                 timer.cancel()
-            self._leave(job_id, future)
+            del self._open[future]
 
     async def close(self) -> None:
         """Stop following; those who still wait are told so."""
-        for job_id, watchers in self._watchers.items():
+        for future, job_id in self._open.items():
             text = f"queue {self._queue!r} was stopped while job {job_id!r} was waited for"
-            for future in watchers:
-                if not future.done():
-                    future.set_exception(StorageClosed(f"{text}; the job goes on"))
+            if not future.done():
+                future.set_exception(StorageClosed(f"{text}; the job goes on"))
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _leave(self, job_id: str, future: Watch) -> None:
-        """The last one to go forgets the job."""
-        watchers = self._watchers.get(job_id)
-        if watchers is not None:
-            watchers.discard(future)
-            if not watchers:
-                del self._watchers[job_id]
-
     def _follow_new(self) -> None:
-        ids, self._new = self._new, []
-        for first in range(0, len(ids), _GROUP):
-            task = asyncio.create_task(self._follow(ids[first : first + _GROUP]))
+        new, self._new = list(self._new.items()), {}
+        for first in range(0, len(new), _GROUP):
+            task = asyncio.create_task(self._follow(dict(new[first : first + _GROUP])))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _follow(self, ids: Sequence[str]) -> None:
+    async def _follow(self, group: Group) -> None:
         """Ask for a group of jobs until each has ended or nobody waits for it."""
-        while waiting := [job_id for job_id in ids if job_id in self._watchers]:
+        while waiting := [job_id for job_id, those in group.items() if _are_left(those)]:
             try:
                 endings = await self._storage.finished(self._queue, waiting, _BLOCK_MS)
             except StorageError:
@@ -91,9 +79,12 @@ class Waiter:
                 await self._clock.sleep(_RETRY_S)
                 continue
             for ending in endings:
-                # Whoever comes after this asks about a later run of the id.
-                for future in self._watchers.pop(ending.id, ()):
+                for future in group[ending.id]:
                     _tell(future, ending)
+
+
+def _are_left(watches: Sequence[Watch]) -> bool:
+    return not all(future.done() for future in watches)
 
 
 def _tell(future: Watch, ending: Ending | None) -> None:
