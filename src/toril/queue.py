@@ -40,7 +40,7 @@ from toril.job import In, Job, JobSpec, JobStatus, Out, State, Terms
 from toril.late import late, why_late
 from toril.metrics import EnqueueMetrics
 from toril.options import JobOptions, JobOverrides, WaitOverrides
-from toril.quick import maker
+from toril.quick import new_spec
 from toril.retry import Seconds, to_ms, to_seconds
 from toril.serde import MAX_BYTES, JsonSerde, Serde
 from toril.storage import open_storage
@@ -60,7 +60,6 @@ RESULT_TTL_S: Final = 3600.0
 
 _LAST_LOOK_S: Final = 1.0
 
-_new_spec: Final = maker(JobSpec)
 
 OnFailed = Literal["requeue", "keep"]
 T = TypeVar("T")
@@ -325,7 +324,7 @@ class Queue(TendedQueue[In, Out]):
         changes = cast("Mapping[str, object]", options)
         chosen = self.defaults.override(changes)
         terms = self._terms(chosen, RESULT_TTL_S) if changes else self._terms_for_enqueue
-        return _new_spec(
+        return new_spec(
             id=check_name("job", id),
             name=self._handler_name(name),
             payload=self._encode(id, data, terms, chosen.size_limit),
@@ -341,7 +340,7 @@ class Queue(TendedQueue[In, Out]):
         if not isinstance(options, JobOptions):
             raise InvalidOption(f"options={printable(options, 60)}: give JobOptions(…)")
         terms = self._terms_for_add if new.options is None else self._terms(options, None)
-        return _new_spec(
+        return new_spec(
             id=job_id,
             name=self._handler_name(new.name),
             payload=self._encode(job_id, new.data, terms, options.size_limit),

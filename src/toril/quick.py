@@ -1,41 +1,68 @@
-"""Make frozen values quickly, for the few places that make one per job."""
+"""Make frozen values quickly, for the few places that make one per job.
+
+A frozen class sets each field through `object.__setattr__`, to get past its own guard. So a blank
+with the same slots and no guard is filled, and then becomes one of its kind: four times as fast.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import MISSING, fields
-from typing import Any, ParamSpec, TypeVar, cast
+from dataclasses import fields
+from typing import Any, Final
 
-P = ParamSpec("P")
-T = TypeVar("T")
+from toril.job import JobSpec, Terms
+from toril.outcome import Completed, Lease
 
 
-def maker(kind: Callable[P, T]) -> Callable[P, T]:
-    """Return what makes the same as a frozen, slotted, keyword-only dataclass, four times as fast.
-
-    Such a class sets each field through `object.__setattr__`, to get past its own guard. So a blank
-    with the same slots and no guard is filled, and then becomes one of its kind. As dataclasses
-    do, it writes the function that does so: one call, and no loop over the fields.
-    """
+def blank_of(kind: type) -> type[Any]:
+    """Make a class whose objects can become such of a frozen, slotted dataclass."""
     if hasattr(kind, "__post_init__"):
-        raise TypeError(f"{kind!r} checks its fields, which a maker would leave out")
-    known = fields(cast("Any", kind))
-    if any(one.default_factory is not MISSING for one in known):
-        raise TypeError(f"{kind!r} makes a default anew each time, which a maker would share")
-    names = [one.name for one in known]
-    defaults = {f"_{one.name}": one.default for one in known if one.default is not MISSING}
-    taken = (f"{name}=_{name}" if f"_{name}" in defaults else name for name in names)
-    lines = [
-        f"def make(*, {', '.join(taken)}):",
-        "    made = blank()",
-        *(f"    made.{name} = {name}" for name in names),
-        "    made.__class__ = kind",
-        "    return made",
-    ]
-    space: dict[str, Any] = {
-        **defaults,
-        "blank": type("Blank", (), {"__slots__": tuple(names)}),
-        "kind": kind,
-    }
-    exec("\n".join(lines), space)  # noqa: S102  # names of fields only
-    return cast("Callable[P, T]", space["make"])
+        raise TypeError(f"{kind!r} checks its fields, which would be left out")
+    return type("Blank", (), {"__slots__": tuple(one.name for one in fields(kind))})
+
+
+_Spec: Final = blank_of(JobSpec)
+_Lease: Final = blank_of(Lease)
+_Completed: Final = blank_of(Completed)
+
+
+def new_spec(
+    *,
+    id: str,
+    name: str,
+    payload: bytes,
+    terms: Terms,
+    origin: str,
+    reply: bool = False,
+    requeue_failed: bool = False,
+) -> JobSpec:
+    """Make a `JobSpec`."""
+    made = _Spec()
+    made.id = id
+    made.name = name
+    made.payload = payload
+    made.terms = terms
+    made.origin = origin
+    made.reply = reply
+    made.requeue_failed = requeue_failed
+    made.__class__ = JobSpec
+    return made  # type: ignore[no-any-return]
+
+
+def new_lease(*, job_id: str, token: str, attempt: int, note: str) -> Lease:
+    """Make a `Lease`."""
+    made = _Lease()
+    made.job_id = job_id
+    made.token = token
+    made.attempt = attempt
+    made.note = note
+    made.__class__ = Lease
+    return made  # type: ignore[no-any-return]
+
+
+def new_completed(*, lease: Lease, result: bytes) -> Completed:
+    """Make a `Completed`."""
+    made = _Completed()
+    made.lease = lease
+    made.result = result
+    made.__class__ = Completed
+    return made  # type: ignore[no-any-return]

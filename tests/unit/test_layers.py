@@ -23,7 +23,11 @@ LAYERS: list[tuple[str, set[str]]] = [
     ("storage.columns_walk", VALUES | {"storage.columns"}),
     ("storage.columns", VALUES),
     ("storage.memory", VALUES | {"storage.protocol", "storage.memory"}),
-    ("storage.redis", VALUES | {"storage.protocol", "storage.columns", "storage.redis", "resp"}),
+    ("storage.quick", VALUES | {"storage.protocol"}),
+    (
+        "storage.redis",
+        VALUES | {"storage.protocol", "storage.quick", "storage.columns", "storage.redis", "resp"},
+    ),
     ("storage.file", VALUES | {"storage.protocol", "storage.columns", "storage.file"}),
     (
         "engine.",

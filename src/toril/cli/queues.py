@@ -43,7 +43,8 @@ async def list_(output: Output, storage: Storage) -> None:
         rows.append({"queue": name, **counted(await storage.counts(name)), "workers": len(workers)})
     heads = ["queue", *(state.value for state in SHOWN), "workers"]
     output.table(heads, [[row[head] for head in heads] for row in rows])
-    output.result(f"{len(rows)} queues at {storage.url}", {"queues": rows})
+    queues = "1 queue" if len(rows) == 1 else f"{len(rows)} queues"
+    output.result(f"{queues} at {storage.url}", {"queues": rows})
 
 
 @queue.command("show")

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from itertools import count
-from typing import Final, Generic, cast
+from typing import Generic, cast
 
 from toril.clock import Clock, Timer
 from toril.context import Desk, JobContext, current_job
@@ -20,7 +20,6 @@ from toril.errors import InvalidPayload, JobCancelled, JobTimeout, PermanentErro
 from toril.job import In, Out
 from toril.outcome import (
     CANCELLED,
-    Completed,
     Failed,
     Failure,
     Outcome,
@@ -28,7 +27,7 @@ from toril.outcome import (
     Released,
     Retried,
 )
-from toril.quick import maker
+from toril.quick import new_completed
 from toril.retry import Again, Postpone, RetryPolicy, Wish
 from toril.serde import Serde, check_size
 from toril.storage.protocol import Claimed
@@ -36,8 +35,6 @@ from toril.text import describe_error, printable, suggest
 
 Handler = Callable[[JobContext[In]], Awaitable[Out] | Out]
 Finish = Callable[[Run[In], Outcome], None]
-
-_completed: Final = maker(Completed)
 
 
 class Handlers(Generic[In, Out]):
@@ -172,7 +169,7 @@ class Executor(Generic[In, Out]):
         else:
             run.plain = True
             value = await self._call_plain(handler, run)
-        return _completed(lease=claimed.lease, result=self._encode(run, value))
+        return new_completed(lease=claimed.lease, result=self._encode(run, value))
 
     async def _call_plain(self, handler: Handler[In, Out], run: Run[In]) -> Out:
         if self._threads is None:

@@ -20,7 +20,6 @@ from toril.outcome import (
     Completed,
     Failed,
     Failure,
-    Lease,
     Outcome,
     Postponed,
     Released,
@@ -29,15 +28,12 @@ from toril.outcome import (
 from toril.outcome import DONE as _DONE
 from toril.outcome import GONE as _GONE
 from toril.outcome import LOST as _LOST
-from toril.quick import maker
+from toril.quick import new_lease, new_spec
 from toril.retry import Backoff
 from toril.storage.protocol import Batch, Claimed, Ending, EndingKind
+from toril.storage.quick import new_claimed
 
 Packed = Sequence[Any]
-
-_new_spec: Final = maker(JobSpec)
-_new_lease: Final = maker(Lease)
-_new_claimed: Final = maker(Claimed)
 
 STATES: Final = {
     "w": State.WAITING,
@@ -134,7 +130,7 @@ def unpack_spec(job_id: str, blob: bytes | None) -> JobSpec:
     except Exception as error:  # whatever lies there, it is not ours
         fate = "missing" if blob is None else "unreadable"
         raise SerdeError(f"job {job_id!r}: its stored name, data and options are {fate}") from error
-    return _new_spec(id=job_id, name=name, payload=payload, terms=known, origin=origin)
+    return new_spec(id=job_id, name=name, payload=payload, terms=known, origin=origin)
 
 
 def _spec(job_id: str, blob: bytes | None) -> tuple[JobSpec, Failure | None]:
@@ -215,9 +211,9 @@ def _claimed(
 ) -> Claimed:
     job_id = raw_id.decode()
     spec, doom = _spec(job_id, blob)
-    return _new_claimed(
+    return new_claimed(
         spec=spec,
-        lease=_new_lease(job_id=job_id, token=token, attempt=made + 1, note=str(started)),
+        lease=new_lease(job_id=job_id, token=token, attempt=made + 1, note=str(started)),
         created_ms=created,
         age_ms=max(0, now - created),
         started=started,

@@ -25,7 +25,6 @@ from toril.outcome import (
     Lease,
     Outcome,
 )
-from toril.quick import maker
 from toril.resp.client import Client, Reply, Settings
 from toril.resp.embedded import EmbeddedServer
 from toril.resp.fit import check_fit
@@ -50,6 +49,7 @@ from toril.storage.protocol import (
     Settlement,
     WorkerInfo,
 )
+from toril.storage.quick import new_receipt
 from toril.storage.redis import codec
 from toril.storage.redis.heart import RedisBeat
 from toril.storage.redis.intake import Intake
@@ -66,8 +66,6 @@ from toril.storage.redis.layout import (
 from toril.storage.redis.leases import lease_arguments, read_renewal
 from toril.storage.redis.scripts import script
 from toril.storage.redis.waits import Known, Replies, wake_ups
-
-_new_receipt: Final = maker(Receipt)
 
 _TOKENS: Final = 4096
 """Claim tokens remembered, to know a repeated claim by."""
@@ -769,7 +767,7 @@ def _pairs(seen: Sequence[Seen]) -> list[str]:
 
 def _receipt(job_id: str, answer: bytes) -> Receipt:
     if answer == b"+w":
-        return _new_receipt(id=job_id, created=True, state=State.WAITING)
+        return new_receipt(id=job_id, created=True, state=State.WAITING)
     kind, letter, holder = answer[:1], answer[1:2].decode(), answer[3:].decode()
     if kind == b"~":
         return Receipt(id=holder, created=False, state=codec.STATES.get(letter), deduplicated=True)
