@@ -81,11 +81,19 @@ class Signature:
             name, equals, value = word.partition("=")
             if equals and name in self._parts:
                 named[name] = self._read(name, value)
+            elif equals and name.isidentifier() and not self._may_be_text(len(positional)):
+                hint = suggest(name, self._parts)
+                raise self._wrong(f"there is no parameter '{printable(name, 60)}'.{hint}")
             elif len(positional) < len(names):
                 positional.append(self._read(names[len(positional)], word))
             else:
                 raise self._wrong(f"takes {len(names)} arguments, '{printable(word, 40)}' is more")
         return positional, named
+
+    def _may_be_text(self, place: int) -> bool:
+        """Whether a word in this place may hold a '=' that does not end a parameter's name."""
+        fitting = [*self._signature.parameters.values()][place : place + 1]
+        return any("text" in self._parts[each.name].forms for each in fitting)
 
     def _read(self, name: str, word: str) -> Any:
         part = self._parts[name]

@@ -197,6 +197,25 @@ def test_metrics_are_served_while_a_worker_runs(folder: Path, url: str) -> None:
     assert code == 0
 
 
+def test_each_of_several_processes_serves_metrics_on_a_port_of_its_own(
+    folder: Path, url: str
+) -> None:
+    process = start(folder, url, "tasks", "-p2", "--queue", "sums", "--metrics-port=0")
+    try:
+        assert process.stderr is not None
+        places: set[str] = set()
+        while len(places) < 2:
+            line = process.stderr.readline()
+            assert line, "the processes ended"
+            if line.startswith("metrics at "):
+                places.add(line.split()[-1])
+    finally:
+        code, _, _ = end(process, signal.SIGTERM)
+    assert code == 0
+    far = run(folder, url, "worker", "tasks", "-p", "2", "--metrics-port", "65535", code=2)
+    assert "2 processes need as many ports from there on, and the last is 65535" in far.err
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [

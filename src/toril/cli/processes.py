@@ -11,21 +11,31 @@ from typing import Final
 
 from toril.cli.errors import MISUSED, UNREACHED
 from toril.cli.output import Output
+from toril.errors import InvalidOption
 
 _AGAIN_S: Final = 1.0
 _LOOK_S: Final = 0.1
 _DIED_QUICKLY_S: Final = 5.0
 _TRIES: Final = 3
+_PORTS: Final = 65536
 
 
-def supervise(output: Output, args: Sequence[str], count: int) -> int:
+def supervise(output: Output, args: Sequence[str], count: int, metrics_port: int | None) -> int:
     """Run the same command in `count` processes; one that crashes is started again.
 
     One that ends by itself with an error three times within seconds of its start ends them all: it
-    would not do better the fourth time.
+    would not do better the fourth time. Each serves its metrics on a port of its own, counted
+    from the first.
     """
-    command = [sys.executable, "-m", "toril.cli", *_without_processes(args)]
-    team = _Team(output, command, count)
+    if metrics_port and metrics_port + count > _PORTS:
+        raise InvalidOption(
+            f"--metrics-port {metrics_port}: {count} processes need as many ports from there on,"
+            f" and the last is {_PORTS - 1}; choose {_PORTS - count} or less"
+        )
+    command = [sys.executable, "-m", "toril.cli", *_without(args, "-p", "--processes")]
+    if metrics_port is not None:
+        command = _without(command, "--metrics-port")
+    team = _Team(output, command, count, metrics_port)
     before = {
         number: signal.signal(number, team.signalled) for number in (signal.SIGINT, signal.SIGTERM)
     }
@@ -36,43 +46,54 @@ def supervise(output: Output, args: Sequence[str], count: int) -> int:
             signal.signal(number, handler)
 
 
-def _without_processes(args: Sequence[str]) -> list[str]:
+def _without(args: Sequence[str], *names: str) -> list[str]:
+    """Leave out an option and its value, however they are joined."""
     kept: list[str] = []
     words = iter(args)
     for word in words:
-        if word in ("-p", "--processes"):
+        short = next((name for name in names if len(name) == 2), "\0")
+        joined = word.startswith(short) and word.removeprefix(short).isdigit()
+        if word in names:
             next(words, None)
-        elif not word.startswith("--processes=") and not (word[:2] == "-p" and word[2:].isdigit()):
+        elif not joined and word.partition("=")[0] not in names:
             kept.append(word)
     return kept
 
 
 class _Team:
-    def __init__(self, output: Output, command: Sequence[str], count: int) -> None:
+    def __init__(
+        self, output: Output, command: Sequence[str], count: int, metrics_port: int | None
+    ) -> None:
         self._output = output
         self._command = command
-        self._members: dict[subprocess.Popen[bytes], float] = {}
+        self._metrics_port = metrics_port
+        self._members: dict[subprocess.Popen[bytes], tuple[int, float]] = {}
         self._count = count
         self._signals = 0
         self._quick = 0
         self._worst = 0
 
     def run(self) -> int:
-        for _ in range(self._count):
-            self._start()
+        for number in range(self._count):
+            self._start(number)
         while self._members:
             time.sleep(_LOOK_S)
             for member in [one for one in self._members if one.poll() is not None]:
                 self._ended(member)
         return self._worst
 
-    def _start(self) -> None:
+    def _start(self, number: int) -> None:
+        command = [*self._command]
+        if self._metrics_port is not None:  # 0 is a free one, for each
+            port = self._metrics_port and self._metrics_port + number
+            command += ["--metrics-port", str(port)]
         # Sessions of their own: Ctrl-C reaches them through us, once.
-        member = subprocess.Popen(self._command, start_new_session=True)
-        self._members[member] = time.monotonic()
+        member = subprocess.Popen(command, start_new_session=True)
+        self._members[member] = (number, time.monotonic())
 
     def _ended(self, member: subprocess.Popen[bytes]) -> None:
-        age = time.monotonic() - self._members.pop(member)
+        number, began = self._members.pop(member)
+        age = time.monotonic() - began
         code = member.returncode
         crashed = code < 0 or code not in (0, 1, 130)
         if not crashed or self._signals:
@@ -86,7 +107,7 @@ class _Team:
             return
         self._output.say(f"worker process {member.pid} died (exit {code}); starting another")
         time.sleep(_AGAIN_S)
-        self._start()
+        self._start(number)
 
     def signalled(self, number: int, _frame: object) -> None:
         """Pass a signal on to all."""

@@ -52,7 +52,11 @@ class Wishes:
 @click.option("-p", "--processes", type=click.IntRange(1, 256), default=1, show_default=True)
 @click.option("--burst", is_flag=True, help="Work until the queues are empty, then stop.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text")
-@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /metrics and health.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Serve /metrics and health; with -p, one port each from here on.",
+)
 @speaking
 @overriding
 def command(
@@ -90,7 +94,7 @@ def command(
         from toril.cli.processes import supervise
 
         _workers(found, wishes, NoMetrics())  # a mistake is told once, and not by each process
-        return supervise(output, sys.argv[1:], processes)
+        return supervise(output, sys.argv[1:], processes, metrics_port)
     return _runner()(work(output, wishes, found))
 
 
