@@ -22,7 +22,7 @@ LAYERS: list[tuple[str, set[str]]] = [
     ("storage.protocol", VALUES),
     ("storage.columns_walk", VALUES | {"storage.columns"}),
     ("storage.columns", VALUES),
-    ("storage.memory", VALUES | {"storage.protocol", "storage.memory"}),
+    ("storage.memory", VALUES | {"storage.protocol", "storage.quick", "storage.memory"}),
     ("storage.quick", VALUES | {"storage.protocol"}),
     (
         "storage.redis",

@@ -30,6 +30,7 @@ from toril.outcome import (
     Released,
     Retried,
 )
+from toril.quick import new_lease
 from toril.storage.memory_entry import Entry, Lines
 from toril.storage.memory_log import EventLog, Extras
 from toril.storage.protocol import (
@@ -48,6 +49,7 @@ from toril.storage.protocol import (
     Seen,
     WorkerInfo,
 )
+from toril.storage.quick import new_claimed, new_receipt
 
 ENDING_KEPT_MS: Final = 60_000
 """How long the ending of a job nobody keeps stays readable for those who wait for it."""
@@ -116,7 +118,7 @@ class MemoryQueue:
         self._take_key(spec, now)
         self._tell(EventKind.ADDED, entry, now)
         self._line_up(entry, now, spec.terms.delay_ms, front=spec.terms.lifo)
-        return Receipt(id=spec.id, created=True, state=entry.state)
+        return new_receipt(id=spec.id, created=True, state=entry.state)
 
     def _check_dedup(self, spec: JobSpec, now: int) -> Receipt | None:
         """Answer for the holder of the key, or make room and answer None."""
@@ -305,13 +307,13 @@ class MemoryQueue:
 
     @staticmethod
     def _grant(entry: Entry, now: int) -> Claimed:
-        lease = Lease(
+        lease = new_lease(
             job_id=entry.spec.id,
             token=entry.token or "",
             attempt=entry.made + 1,
             note=str(entry.started),
         )
-        return Claimed(
+        return new_claimed(
             spec=entry.spec,
             lease=lease,
             created_ms=entry.created_ms,
@@ -319,6 +321,7 @@ class MemoryQueue:
             started=entry.started,
             attempts_made=entry.made,
             stalls=entry.stalls,
+            doom=None,
         )
 
     def renew(self, leases: Sequence[Lease], lease_ms: int, now: int) -> Renewal:

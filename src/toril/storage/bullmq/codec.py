@@ -18,11 +18,13 @@ import msgpack
 from toril.errors import InvalidInput
 from toril.job import JobRecord, JobSpec, State, Terms
 from toril.outcome import CANCELLED, Failure, Lease
+from toril.quick import new_lease, new_spec
 from toril.storage.bullmq.leases import write_note
 from toril.storage.bullmq.mending import BROKEN, fault_of
 from toril.storage.bullmq.sheets import Sheet, loads, read_sheet
 from toril.storage.bullmq.terms import PRIVATE, Options, write_terms
 from toril.storage.protocol import Claimed
+from toril.storage.quick import new_claimed
 
 Fields = Mapping[bytes, bytes]
 
@@ -168,8 +170,8 @@ def read_granted(parts: Sequence[bytes | None], token: str, now_ms: int) -> Clai
     if sheet.fault is not None:
         return None
     created = int(timestamp)
-    return Claimed(
-        spec=JobSpec(
+    return new_claimed(
+        spec=new_spec(
             id=job_id,
             name=_text(name),
             payload=data,
@@ -177,7 +179,7 @@ def read_granted(parts: Sequence[bytes | None], token: str, now_ms: int) -> Clai
             origin=origin,
             reply=sheet.reply or waits is not None,
         ),
-        lease=Lease(
+        lease=new_lease(
             job_id=job_id,
             token=token,
             attempt=1,
@@ -186,6 +188,9 @@ def read_granted(parts: Sequence[bytes | None], token: str, now_ms: int) -> Clai
         created_ms=created,
         age_ms=max(0, now_ms - created),
         started=int(ats),
+        attempts_made=0,
+        stalls=0,
+        doom=None,
     )
 
 

@@ -23,6 +23,7 @@ from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
 from toril.storage.bullmq.scripts import Command, call
 from toril.storage.bullmq.waits import Endings
 from toril.storage.protocol import Cancellation, Ending, EndingKind, Receipt, Removal
+from toril.storage.quick import new_receipt
 
 _ADDED_AT_ONCE: Final = 25
 """Jobs per call of the batch script: under a millisecond of server time."""
@@ -114,7 +115,7 @@ class Produce(Link):
                 self.refuses("add", queue)
             done = len(flags.rstrip(b"0b"))
             receipts += [
-                Receipt(id=spec.id, created=True, state=State.WAITING) for spec in jobs[:done]
+                new_receipt(id=spec.id, created=True, state=State.WAITING) for spec in jobs[:done]
             ]
             left += jobs[done:]
         for some in chunks(left, _ADDED_AT_ONCE):
