@@ -1,0 +1,78 @@
+"""Everybody who takes part: toril on each storage, its peers, and the ceilings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, Literal
+
+from benchmarks.install import pins
+from benchmarks.peers import TORIL, TORIL_WIRE, Peer, ceiling, peer_of
+
+Kind = Literal["toril", "python", "node", "bare", "ceiling"]
+
+NODE: Final = "bullmq-node-5"
+"""Whom the others are compared with."""
+_PLAIN: Final = {"TORIL_BENCH_PLAIN": "1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One who takes part; `open` installs it where that is needed."""
+
+    key: str
+    name: str
+    kind: Kind
+    open: Callable[[], Peer]
+    pace: float = 1.0
+    waits: bool = True
+    place: Literal["server", "memory", "file"] = "server"
+
+
+def _toril(key: str, name: str, peer: Peer, place: Literal["server", "memory", "file"]) -> Entry:
+    named = replace(peer, name=name)
+    return Entry(key=key, name=name, kind="toril", open=lambda: named, place=place)
+
+
+def _toril_entries() -> list[Entry]:
+    plain, plain_wire = (replace(peer, env={**peer.env, **_PLAIN}) for peer in (TORIL, TORIL_WIRE))
+    return [
+        _toril("toril-lean", "toril, lean", TORIL, "server"),
+        _toril("toril-wire", "toril, BullMQ wire", TORIL_WIRE, "server"),
+        _toril("toril-lean-plain", "toril, lean, without fast", plain, "server"),
+        _toril("toril-wire-plain", "toril, BullMQ wire, without fast", plain_wire, "server"),
+        _toril("toril-file", "toril, file", TORIL, "file"),
+        _toril("toril-memory", "toril, memory", TORIL, "memory"),
+        _toril("toril-memory-plain", "toril, memory, without fast", plain, "memory"),
+    ]
+
+
+def _bare() -> Peer:
+    command = (sys.executable, "-m", "benchmarks.compare.adapters.bare")
+    return replace(TORIL, name="asyncio alone", command=command)
+
+
+def entries() -> dict[str, Entry]:
+    """All of them by key, in the order of the tables."""
+    found = _toril_entries()
+    for pin in pins().values():
+        found.append(
+            Entry(
+                key=pin.key,
+                name=pin.name,
+                kind="node" if pin.is_node else "python",
+                open=partial(peer_of, pin),
+                pace=pin.pace,
+                waits=pin.waits,
+            )
+        )
+    found.append(
+        Entry(key="asyncio", name="asyncio alone", kind="bare", open=_bare, place="memory")
+    )
+    for kind in ("batch", "official"):
+        name = f"ceiling: {kind} scripts of BullMQ"
+        opened = partial(replace, ceiling(kind), name=name)
+        found.append(Entry(key=f"ceiling-{kind}", name=name, kind="ceiling", open=opened))
+    return {entry.key: entry for entry in found}
