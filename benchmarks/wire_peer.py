@@ -58,9 +58,13 @@ class Wire:
                     raise reply
                 answered += 1
 
-    def ask(self, *args: str | int) -> Any:
+    def ask(self, *args: str | bytes | int) -> Any:
         """Send one command, give its reply."""
         self._socket.sendall(pack(*args))
+        return self.reply()
+
+    def reply(self) -> Any:
+        """Wait for what the server says next."""
         while (reply := self._reader.gets()) is Ellipsis:
             self._reader.feed(self._socket.recv(1 << 16))
         return reply

@@ -23,11 +23,13 @@ from typing import Any
 
 from benchmarks.compare.adapters.measure import Unsupported
 from benchmarks.compare.field import NODE, Entry, entries
+from benchmarks.compare.page import publish
 from benchmarks.compare.records import Book, Record, Results, read
 from benchmarks.compare.stage import Sizes, on_stage
 from benchmarks.compare.table import header, number, rows, text
+from benchmarks.compare.targets import check
 from benchmarks.compare.workloads import WORKLOADS, Workload
-from benchmarks.install import NotInstalled, cache_home
+from benchmarks.install import ROOT, NotInstalled, cache_home
 from benchmarks.machine import Bench, Cores, binaries, serving
 from benchmarks.peers import Peer, PeerFailed
 from toril import __version__
@@ -45,9 +47,11 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--server", choices=("valkey", "redis", "both"), default="both")
     parser.add_argument("--reps", type=int, default=3, help="repetitions (3)")
     parser.add_argument("--jobs", type=int, default=20_000, help="jobs of W2 and W3 (20000)")
+    parser.add_argument("--million", action="store_true", help="W9 up to 1,000,000 jobs")
     parser.add_argument("--limit", type=float, default=300, help="seconds for one process (300)")
     parser.add_argument("--out", type=Path, help="where to write the records down")
     parser.add_argument("--from", type=Path, nargs="+", dest="files", help="show these records")
+    parser.add_argument("--page", action="store_true", help="write tables and pictures into docs")
     parser.add_argument("--list", action="store_true", help="name peers and workloads, and end")
     given = parser.parse_args(argv)
     for kind, names, known in (
@@ -141,7 +145,7 @@ def run_all(given: argparse.Namespace) -> Results:
     field = opened(given)
     chosen = [WORKLOADS[key] for key in given.workloads or WORKLOADS]
     servers = [file for name, file in binaries().items() if given.server in (name, "both")]
-    sizes = Sizes.of(given.jobs)
+    sizes = Sizes.of(given.jobs, million=given.million)
     book = Book(path, facts)
     total = given.reps * sum(
         sum(1 for _ in runs(chosen, field, not at, 0)) for at, _ in enumerate(servers)
@@ -168,7 +172,7 @@ def progress(record: Record, workload: Workload) -> str:
 
 
 def show(results: Results) -> None:
-    """Print all tables."""
+    """Print all tables, then the targets."""
     reference = entries()[NODE].name
     for key, server in results.pairs():
         workload = WORKLOADS[key]
@@ -177,6 +181,9 @@ def show(results: Results) -> None:
         print(f"\n{key} {workload.title}\n{server}{busy}")
         body = rows(results, key, server, workload.metrics, reference)
         print(text([header(workload.metrics, reference), *body]))
+    goals = check(results)
+    if len(goals) > 1:
+        print(f"\nTargets\n{text(goals)}")
 
 
 def main() -> None:
@@ -190,6 +197,9 @@ def main() -> None:
         return
     results = read(given.files) if given.files else run_all(given)
     show(results)
+    if given.page:
+        for path in publish(results):
+            print(f"wrote {path.relative_to(ROOT)}")
     if any(one.failed for one in results.records):
         raise SystemExit(1)
 

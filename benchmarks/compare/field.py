@@ -11,7 +11,8 @@ from typing import Final, Literal
 from benchmarks.install import pins
 from benchmarks.peers import TORIL, TORIL_WIRE, Peer, ceiling, peer_of
 
-Kind = Literal["toril", "python", "node", "bare", "ceiling"]
+Kind = Literal["toril", "python", "node", "bare", "ceiling", "raw", "operations"]
+Place = Literal["server", "memory", "file"]
 
 NODE: Final = "bullmq-node-5"
 """Whom the others are compared with."""
@@ -28,10 +29,10 @@ class Entry:
     open: Callable[[], Peer]
     pace: float = 1.0
     waits: bool = True
-    place: Literal["server", "memory", "file"] = "server"
+    place: Place = "server"
 
 
-def _toril(key: str, name: str, peer: Peer, place: Literal["server", "memory", "file"]) -> Entry:
+def _toril(key: str, name: str, peer: Peer, place: Place) -> Entry:
     named = replace(peer, name=name)
     return Entry(key=key, name=name, kind="toril", open=lambda: named, place=place)
 
@@ -49,9 +50,28 @@ def _toril_entries() -> list[Entry]:
     ]
 
 
-def _bare() -> Peer:
-    command = (sys.executable, "-m", "benchmarks.compare.adapters.bare")
-    return replace(TORIL, name="asyncio alone", command=command)
+def _own(
+    key: str, name: str, kind: Kind, *module: str, scheme: str = "", place: Place = "server"
+) -> Entry:
+    """A program of ours that is no library."""
+    command = (sys.executable, "-m", f"benchmarks.compare.adapters.{module[0]}", *module[1:])
+    peer = replace(TORIL, name=name, command=command, scheme=scheme)
+    return Entry(key=key, name=name, kind=kind, open=lambda: peer, place=place)
+
+
+def _own_entries() -> list[Entry]:
+    operations = ("limits", "operations")
+    wire = "bullmq+"
+    return [
+        _own("asyncio", "asyncio alone", "bare", "bare", place="memory"),
+        _own("ceiling-lean", "ceiling: lean", "ceiling", "replay"),
+        _own("ceiling-wire", "ceiling: BullMQ wire", "ceiling", "replay", scheme=wire),
+        _own("raw", "raw commands", "raw", "limits", "raw"),
+        _own("operations-lean", "toril, lean", "operations", *operations),
+        _own("operations-wire", "toril, BullMQ wire", "operations", *operations, scheme=wire),
+        _own("operations-file", "toril, file", "operations", *operations, place="file"),
+        _own("operations-memory", "toril, memory", "operations", *operations, place="memory"),
+    ]
 
 
 def entries() -> dict[str, Entry]:
@@ -68,11 +88,9 @@ def entries() -> dict[str, Entry]:
                 waits=pin.waits,
             )
         )
-    found.append(
-        Entry(key="asyncio", name="asyncio alone", kind="bare", open=_bare, place="memory")
-    )
+    found += _own_entries()
     for kind in ("batch", "official"):
-        name = f"ceiling: {kind} scripts of BullMQ"
+        name = f"ceiling: BullMQ, {kind} scripts"
         opened = partial(replace, ceiling(kind), name=name)
         found.append(Entry(key=f"ceiling-{kind}", name=name, kind="ceiling", open=opened))
     return {entry.key: entry for entry in found}

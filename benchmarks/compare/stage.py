@@ -35,9 +35,20 @@ class Sizes:
     backlogs: tuple[int, ...] = (10_000, 100_000)
 
     @classmethod
-    def of(cls, jobs: int) -> Sizes:
+    def of(cls, jobs: int, *, million: bool = False) -> Sizes:
         """All sizes that follow from the number of jobs."""
-        return cls(jobs=jobs, singles=jobs // 4, calls=jobs // 4, lone_calls=jobs // 10)
+        most = (1_000_000,) if million else ()
+        return cls(
+            jobs=jobs,
+            singles=jobs // 4,
+            calls=jobs // 4,
+            lone_calls=jobs // 10,
+            rounds=max(4, jobs // 1_000),
+            spins=max(200, jobs // 10),
+            idle_s=max(2.0, jobs / 2_000),
+            late=max(100, jobs // 20),
+            backlogs=(jobs // 2, jobs * 5, *most),
+        )
 
     def paced(self, pace: float) -> Sizes:
         """The same for a slower peer."""
@@ -71,6 +82,11 @@ class Stage:
             raise Unsupported(figures["unsupported"])
         return figures
 
+    def fill(self, jobs: int) -> None:
+        """Put jobs into the queue; the memory storage gets them from its worker's process."""
+        if self.entry.place != "memory":
+            self.run("add", jobs, 1)
+
     @contextmanager
     def serve(
         self, jobs: int, concurrency: int, env: Mapping[str, str] | None = None
@@ -93,7 +109,8 @@ class Stage:
             "client µs/job": figures["cpu_us"] / figures["jobs"],
         }
         if self.entry.place == "server":
-            values["server µs/job"] = self.bench.usage().cpu_us / (jobs + extra)
+            spent = figures.get("server_cpu_us", self.bench.usage().cpu_us)
+            values["server µs/job"] = spent / (jobs + extra)
         return figures, values
 
 

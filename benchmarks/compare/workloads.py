@@ -1,4 +1,4 @@
-"""The workloads: each runs one peer once and tells what it reached."""
+"""All workloads by key: what is done, by whom, and which figures it gives."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.compare.records import percentile
+from benchmarks.compare import basic, busy, still
+from benchmarks.compare.adapters.limits import OPERATIONS, RAW
 from benchmarks.compare.stage import CONCURRENCY, Stage, Values
 
 _COSTS: Final = ("jobs/s", "client µs/job", "server µs/job")
+_EVERYBODY: Final = frozenset({"toril", "python", "node"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,87 +22,95 @@ class Workload:
     title: str
     metrics: tuple[str, ...]
     run: Callable[[Stage], Values]
-    kinds: frozenset[str] = frozenset({"toril", "python", "node", "bare"})
+    kinds: frozenset[str] = _EVERYBODY
     places: frozenset[str] = frozenset({"server", "memory", "file"})
-    least: bool = False
-    """Whether less is better."""
 
 
-def one_by_one(stage: Stage) -> Values:
-    """W1."""
-    return stage.measured("one", stage.sizes.singles, 1)[1]
+def _reported(stage: Stage) -> Values:
+    """What a program that measures by itself says."""
+    return {name: float(value) for name, value in stage.run("limits", 2_000, 1).items()}
 
 
-def bulk(stage: Stage) -> Values:
-    """W2."""
-    return stage.measured("add", stage.sizes.jobs, 1)[1]
-
-
-def drain(stage: Stage) -> Values:
-    """W3; the adapter ends only when every job has run."""
-    jobs = stage.sizes.jobs
-    if stage.entry.place != "memory":  # there, the worker's process adds them
-        stage.run("add", jobs, 1)
-    figures, values = stage.measured("drain", jobs, CONCURRENCY)
-    if "peak_mb" in figures:
-        values["peak MB"] = figures["peak_mb"]
-        values["ran again"] = figures["again"]
-        _all_ran(int(figures["ran"]), jobs)
-    return values
-
-
-def _all_ran(ran: int, jobs: int) -> None:
-    if ran != jobs:
-        raise AssertionError(f"{ran:,} of {jobs:,} jobs ran")
-
-
-def calls(stage: Stage) -> Values:
-    """W4."""
-    values: Values = {}
-    for callers, count in ((1, stage.sizes.lone_calls), (CONCURRENCY, stage.sizes.calls)):
-        stage.bench.clear()
-        if stage.entry.place == "memory":
-            figures = stage.run("call", count, callers)
-        else:
-            with stage.serve(count, CONCURRENCY):
-                figures = stage.run("call", count, callers)
-        for share in (50, 99):
-            name = f"p{share} ms, {callers} at once"
-            values[name] = percentile(figures["latencies"], share)
-    return values
-
-
-W4_METRICS: Final = tuple(f"p{cut} ms, {n} at once" for n in (1, CONCURRENCY) for cut in (50, 99))
-
-WORKLOADS: Final = {
-    workload.key: workload
-    for workload in (
-        Workload(
-            key="W1",
-            title="Add one by one: a caller that awaits each",
-            metrics=_COSTS,
-            run=one_by_one,
+_ALL: Final = (
+    Workload(
+        key="W1",
+        title="add one by one, each awaited",
+        metrics=_COSTS,
+        run=basic.one_by_one,
+        kinds=_EVERYBODY | {"bare"},
+    ),
+    Workload(
+        key="W2",
+        title="add in bulk, up to a thousand a call",
+        metrics=_COSTS,
+        run=basic.bulk,
+        kinds=_EVERYBODY | {"ceiling"},
+    ),
+    Workload(
+        key="W3",
+        title=f"drain no-op jobs, one worker process, concurrency {CONCURRENCY}, results kept",
+        metrics=(*_COSTS, "peak MB", "ran again"),
+        run=basic.drain,
+        kinds=_EVERYBODY | {"bare", "ceiling"},
+    ),
+    Workload(
+        key="W4",
+        title="request and response, an idle worker in another process",
+        metrics=tuple(f"p{cut} ms, {n} at once" for n in (1, CONCURRENCY) for cut in (50, 99)),
+        run=basic.calls,
+        kinds=_EVERYBODY | {"bare"},
+    ),
+    Workload(
+        key="W5",
+        title="what the server does for a client that packed everything beforehand",
+        metrics=tuple(f"{name}/s" for name in RAW),
+        run=_reported,
+        kinds=frozenset({"raw"}),
+    ),
+    Workload(
+        key="W6",
+        title=f"handlers that wait {busy.WAIT_MS} ms, one worker process",
+        metrics=(
+            *(f"of the ideal, {slots:,} at once" for slots in busy.WAITERS),
+            *(f"client µs/job, {slots:,} at once" for slots in busy.WAITERS),
         ),
-        Workload(
-            key="W2",
-            title="Add in bulk, a thousand a call",
-            metrics=_COSTS,
-            run=bulk,
-            kinds=frozenset({"toril", "python", "node", "ceiling"}),
-        ),
-        Workload(
-            key="W3",
-            title=f"Drain no-op jobs: one worker process, concurrency {CONCURRENCY}, results kept",
-            metrics=(*_COSTS, "peak MB", "ran again"),
-            run=drain,
-            kinds=frozenset({"toril", "python", "node", "bare", "ceiling"}),
-        ),
-        Workload(
-            key="W4",
-            title="Request and response through an idle worker in another process",
-            metrics=W4_METRICS,
-            run=calls,
-            least=True,
-        ),
-    )
-}
+        run=busy.waiting,
+    ),
+    Workload(
+        key="W7",
+        title=f"handlers that compute {busy.SPIN_MS} ms, {busy.PROCESSES} worker processes",
+        metrics=("of the ideal", "jobs/s", "ran again"),
+        run=busy.computing,
+        places=frozenset({"server", "file"}),
+    ),
+    Workload(
+        key="W8",
+        title="an idle worker",
+        metrics=("% of a core", "commands/s", "MB"),
+        run=still.idle,
+    ),
+    Workload(
+        key="W9",
+        title="a long line: growth of the cost per job from few to many jobs waiting",
+        metrics=("work µs/job, growth", "add µs/job, growth", "worker MB, growth"),
+        run=still.long_line,
+        kinds=frozenset({"toril", "node"}),
+        places=frozenset({"server", "file"}),
+    ),
+    Workload(
+        key="W10",
+        title="delayed jobs while the worker does half of what it can",
+        metrics=("p99 ms late", "p50 ms late", "load, jobs/s"),
+        run=busy.coming_due,
+        places=frozenset({"server", "file"}),
+    ),
+    Workload(
+        key="W11",
+        title="single operations, p95 in ms; reap over 10,000 active jobs",
+        metrics=OPERATIONS,
+        run=_reported,
+        kinds=frozenset({"operations"}),
+    ),
+)
+
+WORKLOADS: Final = {workload.key: workload for workload in _ALL}
