@@ -147,7 +147,7 @@ async function comeDue({ addLate, addMany }) {
     await sleep(added >= wanted ? TICK_MS : 0);
   }
   const seconds = (Date.now() - beginning) / 1000;
-  await sleep(1000);
+  await sleep(2000);
   return say({ jobs: added, rate: (added - jobs) / seconds });
 }
 

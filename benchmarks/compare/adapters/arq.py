@@ -34,7 +34,7 @@ class Arq(AsyncAdapter):
     async def call(self, data: Data) -> Any:
         """Hand in a job and wait for its result."""
         job = await self.pool.enqueue_job("job", data)
-        return await job.result(timeout=60, poll_delay=POLL_S)
+        return await job.result(timeout=60, poll_delay=self.given.poll_s)
 
     async def work(self) -> None:
         """Run a worker until cancelled."""

@@ -162,8 +162,9 @@ class AsyncAdapter:
                 await self.add_many(payloads(added, min(wanted, added + BULK)))
                 added = min(wanted, added + BULK)
             await asyncio.sleep(TICK_S if added >= wanted else 0)
-        await asyncio.sleep(1)
-        say({"jobs": added, "rate": (added - given.jobs) / (time.time() - 1 - beginning)})
+        seconds = time.time() - beginning
+        await asyncio.sleep(2)
+        say({"jobs": added, "rate": (added - given.jobs) / seconds})
 
 
 def main(adapter: type[AsyncAdapter]) -> None:

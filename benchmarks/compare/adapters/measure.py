@@ -50,6 +50,11 @@ class Given:
         return cls(verb, where, queue, int(jobs), int(concurrency))
 
     @property
+    def poll_s(self) -> float:
+        """How often callers that poll look: quick alone, and 5,000 times a second together."""
+        return max(0.002, self.concurrency / 5_000)
+
+    @property
     def warm_up(self) -> int:
         """How many jobs pass before the clock starts."""
         return warm_up(self.jobs)

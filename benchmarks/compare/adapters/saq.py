@@ -12,8 +12,6 @@ from saq import Queue, Worker
 from benchmarks.compare.adapters.loops import AsyncAdapter, main
 from benchmarks.compare.adapters.measure import Data
 
-POLL_S = 0.002
-
 
 class Saq(AsyncAdapter):
     """Functions by name. Delayed jobs are due at whole seconds and looked for once a second."""
@@ -39,7 +37,7 @@ class Saq(AsyncAdapter):
 
     async def call(self, data: Data) -> Any:
         """Hand in a job and wait for its result."""
-        return await self.queue.apply("job", data=data, timeout=60, poll_interval=POLL_S)
+        return await self.queue.apply("job", data=data, timeout=60, poll_interval=self.given.poll_s)
 
     async def work(self) -> None:
         """Run a worker until cancelled."""

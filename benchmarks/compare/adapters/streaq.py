@@ -22,6 +22,7 @@ class Streaq(AsyncAdapter):
         given = self.given
         self.worker = Worker(
             redis_url=given.where,
+            redis_kwargs={"max_connections": 4 * given.concurrency + 64},  # a waiter holds two
             queue_name=given.queue,
             concurrency=given.concurrency,
             serializer=json.dumps,

@@ -12,8 +12,6 @@ from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
 from benchmarks.compare.adapters.loops import AsyncAdapter, main
 from benchmarks.compare.adapters.measure import Data
 
-POLL_S = 0.002
-
 
 class Taskiq(AsyncAdapter):
     """Delayed jobs need a scheduler process of their own, so there are none."""
@@ -42,7 +40,7 @@ class Taskiq(AsyncAdapter):
     async def call(self, data: Data) -> Any:
         """Hand in a job and wait for its result."""
         task = await self.job.kiq(data)
-        return (await task.wait_result(check_interval=POLL_S, timeout=60)).return_value
+        return (await task.wait_result(check_interval=self.given.poll_s, timeout=60)).return_value
 
     async def work(self) -> None:
         """Run a worker until cancelled; parameters are not parsed again, as they are plain."""

@@ -163,7 +163,7 @@ class ThreadAdapter:
             added = max(added, stop)
             time.sleep(TICK_S if added >= wanted else 0)
         seconds = time.time() - beginning
-        time.sleep(1)
+        time.sleep(2)
         say({"jobs": added, "rate": (added - given.jobs) / seconds})
 
 
