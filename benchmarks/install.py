@@ -31,6 +31,7 @@ class Pin:
     adapter: str
     pace: float = 1.0
     waits: bool = True
+    threads: bool = False
 
     @property
     def is_node(self) -> bool:

@@ -40,7 +40,8 @@ class Peer:
 
     def argv(self, verb: str, bench: Bench, queue: str, jobs: int, concurrency: int) -> list[str]:
         """The command line of one workload."""
-        where = str(bench.port) if self.by_port else self.where or self.scheme + bench.url
+        server = str(bench.port) if self.by_port else self.scheme + bench.url
+        where = self.where or server
         return [*self.command, verb, where, queue, str(jobs), str(concurrency)]
 
     def run(

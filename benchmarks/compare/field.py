@@ -29,6 +29,7 @@ class Entry:
     open: Callable[[], Peer]
     pace: float = 1.0
     waits: bool = True
+    threads: bool = False
     place: Place = "server"
 
 
@@ -48,6 +49,13 @@ def _toril_entries() -> list[Entry]:
         _toril("toril-memory", "toril, memory", TORIL, "memory"),
         _toril("toril-memory-plain", "toril, memory, without fast", plain, "memory"),
     ]
+
+
+def _job_queue_on_files() -> Entry:
+    pin = pins()["job-queue"]
+    name = f"{pin.name}, file"
+    opened = partial(peer_of, replace(pin, name=name))
+    return Entry(key="job-queue-file", name=name, kind="node", open=opened, pace=0.05, place="file")
 
 
 def _own(
@@ -86,8 +94,10 @@ def entries() -> dict[str, Entry]:
                 open=partial(peer_of, pin),
                 pace=pin.pace,
                 waits=pin.waits,
+                threads=pin.threads,
             )
         )
+    found.append(_job_queue_on_files())
     found += _own_entries()
     for kind in ("batch", "official"):
         name = f"ceiling: BullMQ, {kind} scripts"

@@ -68,7 +68,7 @@ def conditions(results: Results) -> str:
     busy = f"load average {loads.low:.1f} to {loads.high:.1f}" if loads else ""
     return (
         f"toril {about.get('toril')}, Python {about.get('python')}, {about.get('cores')} cores, "
-        f"{about.get('placement')}; begun {about.get('begun')}, {reps} repetitions, {busy}. "
+        f"{about.get('placement')}; begun {about.get('begun')}, repetitions: {reps}, {busy}. "
         "Medians, with the smallest and the largest; a ratio is the median of the ratios within "
         "each repetition."
     )
@@ -76,8 +76,13 @@ def conditions(results: Results) -> str:
 
 def command(results: Results, key: str) -> str:
     """The command that makes the figures of a workload."""
-    words = str(results.about.get("command", "")).split()
-    options = [word for word in words[3:] if word not in WORKLOADS and word != "--page"]
+    words = iter(str(results.about.get("command", "")).split()[3:])
+    options = []
+    for word in words:
+        if word == "--out":
+            next(words, None)  # a place on somebody's machine
+        elif word not in WORKLOADS and word != "--page":
+            options.append(word)
     return " ".join(["python -m benchmarks.compare", key, *options])
 
 
@@ -104,7 +109,7 @@ def picture_name(key: str, server: str) -> str:
 def paint(results: Results, pictures: Path) -> list[Path]:
     """Draw one picture per workload and server that has bars to show."""
     written = []
-    kinds = {entry.name: entry.kind for entry in entries().values()}
+    kinds = {entry.name: entry.kind for entry in reversed(entries().values())}
     for key, server in results.pairs():
         if key not in PLOTS or server == "no server":
             continue
@@ -119,6 +124,8 @@ def paint(results: Results, pictures: Path) -> list[Path]:
             pictures.mkdir(parents=True, exist_ok=True)
             path = pictures / picture_name(key, server)
             title = f"{key}: {WORKLOADS[key].title}"
-            path.write_text(draw(title, f"{server}, median", metric, bars), encoding="utf-8")
+            better = "less is better" if WORKLOADS[key].less else "more is better"
+            subtitle = f"{server}, medians, {better}"
+            path.write_text(draw(title, subtitle, metric, bars), encoding="utf-8")
             written.append(path)
     return written

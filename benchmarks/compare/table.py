@@ -37,6 +37,7 @@ def rows(
         spreads = [Spread.of(one.values()) for one in values]
         if not any(spreads):
             note = results.note(workload, server, peer) or MISSING
+            note = note.partition(":")[0]  # what went wrong stands in the records
             found.append([peer, note, *[""] * len(metrics)])
             continue
         rest = [number(one.median) if one else MISSING for one in spreads[1:]]

@@ -18,6 +18,7 @@ MEMORY: Final = "toril-memory"
 FILE: Final = "toril-file"
 NODE: Final = "bullmq-node-5"
 PYTHON: Final = "the best Python peer"
+ASYNCIO: Final = "the best asyncio peer"
 ANYBODY: Final = "the best peer"
 
 
@@ -70,7 +71,7 @@ _BOTH: Final = (WIRE, LEAN)
 _OPERATIONS: Final = ("operations-lean", "operations-wire", "operations-file")
 
 TARGETS: Final = (
-    *_least("W1", "jobs/s", _BOTH, PYTHON, 1),
+    *_least("W1", "jobs/s", _BOTH, ASYNCIO, 1),
     *_least("W2", "jobs/s", [WIRE], NODE, 4),
     *_least("W2", "jobs/s", [LEAN], NODE, 6),
     *_least("W3", "jobs/s", [WIRE], NODE, 1.5),
@@ -79,6 +80,7 @@ TARGETS: Final = (
     *_least("W3", "jobs/s", [LEAN], NODE, 3),
     *_least("W3", "jobs/s", [LEAN], PYTHON, 15),
     *_least("W3", "jobs/s", [MEMORY], NODE, 4),
+    *_least("W3", "jobs/s", [FILE], "job-queue-file", 1),
     *_least("W3", "jobs/s", [WIRE_PLAIN, LEAN_PLAIN], PYTHON, 3),
     *_most("W4", _CALLS, _BOTH, 1, ANYBODY),
     *_least("W6", "of the ideal, 100 at once", _BOTH, "", 0.95),
@@ -120,6 +122,7 @@ def _others(results: Results, server: str, target: Target) -> ByRep:
     known = entries()
     kinds: dict[str, Callable[[Entry], bool]] = {
         PYTHON: lambda entry: entry.kind == "python",
+        ASYNCIO: lambda entry: entry.kind == "python" and not entry.threads,
         ANYBODY: lambda entry: entry.kind in ("python", "node"),
     }
     if target.other not in kinds:

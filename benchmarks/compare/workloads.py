@@ -24,6 +24,8 @@ class Workload:
     run: Callable[[Stage], Values]
     kinds: frozenset[str] = _EVERYBODY
     places: frozenset[str] = frozenset({"server", "memory", "file"})
+    less: bool = False
+    """Whether less is better."""
 
 
 def _reported(stage: Stage) -> Values:
@@ -58,6 +60,7 @@ _ALL: Final = (
         title="request and response, an idle worker in another process",
         metrics=tuple(f"p{cut} ms, {n} at once" for n in (1, CONCURRENCY) for cut in (50, 99)),
         run=basic.calls,
+        less=True,
         kinds=_EVERYBODY | {"bare"},
     ),
     Workload(
@@ -88,12 +91,14 @@ _ALL: Final = (
         title="an idle worker",
         metrics=("% of a core", "commands/s", "MB"),
         run=still.idle,
+        less=True,
     ),
     Workload(
         key="W9",
         title="a long line: growth of the cost per job from few to many jobs waiting",
         metrics=("work µs/job, growth", "add µs/job, growth", "worker MB, growth"),
         run=still.long_line,
+        less=True,
         kinds=frozenset({"toril", "node"}),
         places=frozenset({"server", "file"}),
     ),
@@ -102,6 +107,7 @@ _ALL: Final = (
         title="delayed jobs while the worker does half of what it can",
         metrics=("p99 ms late", "p50 ms late", "load, jobs/s"),
         run=busy.coming_due,
+        less=True,
         places=frozenset({"server", "file"}),
     ),
     Workload(
@@ -109,6 +115,7 @@ _ALL: Final = (
         title="single operations, p95 in ms; reap over 10,000 active jobs",
         metrics=OPERATIONS,
         run=_reported,
+        less=True,
         kinds=frozenset({"operations"}),
     ),
 )

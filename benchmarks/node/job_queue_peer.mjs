@@ -1,4 +1,4 @@
-// @platformatic/job-queue on Redis, looked up in the directory that TORIL_PEER_DIR names.
+// @platformatic/job-queue on Redis or on files (`file:<directory>`), looked up in the directory that TORIL_PEER_DIR names.
 
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -13,9 +13,11 @@ Promise.withResolvers ??= () => {
 };
 
 const home = join(process.env.TORIL_PEER_DIR, 'node_modules', '@platformatic', 'job-queue');
-const { Queue, RedisStorage } = await import(pathToFileURL(join(home, 'dist', 'index.js')));
+const { FileStorage, Queue, RedisStorage } = await import(pathToFileURL(join(home, 'dist', 'index.js')));
 
-const storage = new RedisStorage({ url: `redis://127.0.0.1:${given.where}`, keyPrefix: `${given.queue}:` });
+const storage = given.where.startsWith('file:')
+  ? new FileStorage({ basePath: given.where.slice(5) })
+  : new RedisStorage({ url: `redis://127.0.0.1:${given.where}`, keyPrefix: `${given.queue}:` });
 const queue = new Queue({ storage, concurrency: given.concurrency });
 
 await main({
