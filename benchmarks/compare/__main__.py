@@ -159,7 +159,8 @@ def run_all(given: argparse.Namespace) -> Results:
                     record = measure(workload, entry, peer, bench, rep, sizes, given.limit)
                     book.add(record)
                     print(f"[{done}/{total}] {progress(record, workload)}", flush=True)
-    print(f"\nrecords: {path}")
+    path.with_suffix(".txt").write_text(tables(book.results), encoding="utf-8")
+    print(f"\nrecords: {path}, tables beside them as .txt\n")
     return book.results
 
 
@@ -171,19 +172,20 @@ def progress(record: Record, workload: Workload) -> str:
     return f"{where}, {record.peer}: {said} ({record.seconds:.1f} s, load {record.load:.1f})"
 
 
-def show(results: Results) -> None:
-    """Print all tables, then the targets."""
-    reference = entries()[NODE].name
+def tables(results: Results) -> str:
+    """All tables, then the targets."""
+    reference, parts = entries()[NODE].name, []
     for key, server in results.pairs():
         workload = WORKLOADS[key]
         loads = results.loads(key, server)
         busy = f", load average {loads.low:.1f} to {loads.high:.1f}" if loads else ""
-        print(f"\n{key} {workload.title}\n{server}{busy}")
         body = rows(results, key, server, workload.metrics, reference)
-        print(text([header(workload.metrics, reference), *body]))
+        table = text([header(workload.metrics, reference), *body])
+        parts.append(f"{key} {workload.title}\n{server}{busy}\n{table}")
     goals = check(results)
     if len(goals) > 1:
-        print(f"\nTargets\n{text(goals)}")
+        parts.append(f"Targets\n{text(goals)}")
+    return "\n\n".join(parts) + "\n"
 
 
 def main() -> None:
@@ -196,7 +198,7 @@ def main() -> None:
             print(f"{key:<20}{workload.title}")
         return
     results = read(given.files) if given.files else run_all(given)
-    show(results)
+    print(tables(results))
     if given.page:
         for path in publish(results):
             print(f"wrote {path.relative_to(ROOT)}")

@@ -46,6 +46,7 @@ def _toril_entries() -> list[Entry]:
         _toril("toril-lean-plain", "toril, lean, without fast", plain, "server"),
         _toril("toril-wire-plain", "toril, BullMQ wire, without fast", plain_wire, "server"),
         _toril("toril-file", "toril, file", TORIL, "file"),
+        _toril("toril-file-plain", "toril, file, without fast", plain, "file"),
         _toril("toril-memory", "toril, memory", TORIL, "memory"),
         _toril("toril-memory-plain", "toril, memory, without fast", plain, "memory"),
     ]
