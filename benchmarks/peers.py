@@ -119,8 +119,11 @@ class Peer:
 
 
 def _tail(said: IO[str]) -> str:
+    """The last error it named, or else its last lines."""
     said.seek(0)
-    return " / ".join(line.strip() for line in said.read().strip().splitlines()[-3:])[-400:]
+    lines = [line.strip() for line in said.read().splitlines() if line.strip()]
+    errors = [line for line in lines if "Error" in line]
+    return " / ".join(errors[-1:] or lines[-3:])[-400:]
 
 
 _SOURCES: Final = {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}

@@ -26,7 +26,7 @@ from benchmarks.compare.field import NODE, Entry, entries
 from benchmarks.compare.page import publish
 from benchmarks.compare.records import Book, Record, Results, read
 from benchmarks.compare.stage import Sizes, on_stage
-from benchmarks.compare.table import header, number, rows, text
+from benchmarks.compare.table import number, rows, text
 from benchmarks.compare.targets import check
 from benchmarks.compare.workloads import WORKLOADS, Workload
 from benchmarks.install import ROOT, NotInstalled, cache_home
@@ -179,8 +179,7 @@ def tables(results: Results) -> str:
         workload = WORKLOADS[key]
         loads = results.loads(key, server)
         busy = f", load average {loads.low:.1f} to {loads.high:.1f}" if loads else ""
-        body = rows(results, key, server, workload.metrics, reference)
-        table = text([header(workload.metrics, reference), *body])
+        table = text(rows(results, key, server, workload.metrics, reference))
         parts.append(f"{key} {workload.title}\n{server}{busy}\n{table}")
     goals = check(results)
     if len(goals) > 1:

@@ -35,7 +35,7 @@ def waiting(stage: Stage) -> Values:
         stage.fill(jobs)
         figures = stage.run("drain", jobs, slots, {HANDLER: f"wait:{WAIT_MS}"})
         ideal = figures["jobs"] / slots * WAIT_MS / 1000
-        values[f"of the ideal, {slots:,} at once"] = ideal / figures["seconds"]
+        values[f"of the ideal, {slots:,} at once"] = ideal / figures["handled_s"]
         values[f"client µs/job, {slots:,} at once"] = figures["cpu_us"] / figures["jobs"]
     return values
 

@@ -8,7 +8,7 @@ from typing import Final
 from benchmarks.compare.field import NODE, entries
 from benchmarks.compare.plot import Bar, draw
 from benchmarks.compare.records import Results, Spread
-from benchmarks.compare.table import header, markdown, number, rows
+from benchmarks.compare.table import markdown, number, rows
 from benchmarks.compare.targets import check
 from benchmarks.compare.workloads import WORKLOADS, Workload
 from benchmarks.install import ROOT
@@ -96,8 +96,7 @@ def _part(results: Results, workload: Workload, server: str) -> str:
     reference = entries()[NODE].name
     loads = results.loads(workload.key, server)
     busy = f", load average {loads.low:.1f} to {loads.high:.1f}" if loads else ""
-    lines = [header(workload.metrics, reference)]
-    lines += rows(results, workload.key, server, workload.metrics, reference)
+    lines = rows(results, workload.key, server, workload.metrics, reference)
     return f"{server[0].upper()}{server[1:]}{busy}:\n\n{markdown(lines)}"
 
 

@@ -51,6 +51,9 @@ def long_line(stage: Stage) -> Values:
             cost = costs["client µs/job"] + costs.get("server µs/job", 0.0)
             values[f"{what} µs/job, {waiting:,}"] = cost
         values[f"worker MB, {waiting:,}"] = worker["peak_mb"]
-    for what in ("work µs/job", "add µs/job", "worker MB"):
+    for what in ("work µs/job", "add µs/job", "worker MB", "bytes/job"):
+        if f"{what}, {many:,}" not in values:
+            continue
+        values[what] = values[f"{what}, {many:,}"]
         values[f"{what}, growth"] = values[f"{what}, {many:,}"] / values[f"{what}, {few:,}"]
     return values

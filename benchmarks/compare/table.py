@@ -29,26 +29,24 @@ def with_range(spread: Spread | None, *, times: bool = False) -> str:
 def rows(
     results: Results, workload: str, server: str, metrics: Sequence[str], reference: str
 ) -> list[list[str]]:
-    """One row per peer: the first figure with its range, the others, the ratio to the reference."""
-    found = []
+    """One row per peer: the first figure with its range, the others, the ratio to the reference.
+
+    The header comes first; without figures of the reference there is no ratio.
+    """
     base = results.reference(workload, server, reference, metrics[0])
+    found = [["", *metrics, *([f"{metrics[0]} / {reference}"] if base else [])]]
     for peer in results.peers(workload, server):
         values = [results.values(workload, server, peer, metric) for metric in metrics]
         spreads = [Spread.of(one.values()) for one in values]
         if not any(spreads):
             note = results.note(workload, server, peer) or MISSING
             note = note.partition(":")[0]  # what went wrong stands in the records
-            found.append([peer, note, *[""] * len(metrics)])
+            found.append([peer, note, *[""] * (len(metrics) - 1), *([""] if base else [])])
             continue
         rest = [number(one.median) if one else MISSING for one in spreads[1:]]
-        ratio = with_range(Spread.of(ratios(values[0], base)), times=True)
-        found.append([peer, with_range(spreads[0]), *rest, ratio])
+        ratio = [with_range(Spread.of(ratios(values[0], base)), times=True)] if base else []
+        found.append([peer, with_range(spreads[0]), *rest, *ratio])
     return found
-
-
-def header(metrics: Sequence[str], reference: str) -> list[str]:
-    """The first line of a table."""
-    return ["", *metrics, f"{metrics[0]} / {reference}"]
 
 
 def text(lines: Sequence[Sequence[str]]) -> str:

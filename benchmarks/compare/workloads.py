@@ -96,7 +96,10 @@ _ALL: Final = (
     Workload(
         key="W9",
         title="a long line: growth of the cost per job from few to many jobs waiting",
-        metrics=("work µs/job, growth", "add µs/job, growth", "worker MB, growth"),
+        metrics=(
+            *("work µs/job, growth", "add µs/job, growth", "worker MB, growth"),
+            *("work µs/job", "add µs/job", "worker MB", "bytes/job"),
+        ),
         run=still.long_line,
         less=True,
         kinds=frozenset({"toril", "node"}),

@@ -96,7 +96,8 @@ async function drain({ work }) {
   await work();
   await over;
   const again = runs - seen.size;
-  say({ jobs: jobs - given.warmUp, ...clock(), peak_mb: peakMb(), ran: seen.size, again });
+  const took = clock();
+  say({ jobs: jobs - given.warmUp, ...took, handled_s: took.seconds, peak_mb: peakMb(), ran: seen.size, again });
 }
 
 async function calls({ call }) {

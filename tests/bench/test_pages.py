@@ -11,7 +11,7 @@ from benchmarks.compare.field import NODE, entries
 from benchmarks.compare.page import BEGIN, END, command, picture_name, publish
 from benchmarks.compare.plot import Bar, draw
 from benchmarks.compare.records import Record, Results, Spread
-from benchmarks.compare.table import header, markdown, number, rows, text, with_range
+from benchmarks.compare.table import markdown, number, rows, text, with_range
 from benchmarks.compare.targets import LEAN, Target, check
 
 NODE_NAME = entries()[NODE].name
@@ -49,7 +49,13 @@ def test_a_single_value_has_no_range() -> None:
 
 def test_a_row_compares_with_the_reference_within_each_repetition() -> None:
     found = lines(run(node=[100.0, 10.0], lean=[200.0, 30.0]))
-    assert found[1] == [LEAN_NAME, "115 (30.0–200)", "–", "2.50 (2.00–3.00)"]
+    assert found[0] == ["", "jobs/s", "peak MB", f"jobs/s / {NODE_NAME}"]
+    assert found[2] == [LEAN_NAME, "115 (30.0–200)", "–", "2.50 (2.00–3.00)"]
+
+
+def test_without_the_reference_there_is_no_ratio() -> None:
+    head, line = lines(run(lean=[200.0]))
+    assert (head, line) == (["", "jobs/s", "peak MB"], [LEAN_NAME, "200", "–"])
 
 
 def test_a_peer_without_figures_shows_why() -> None:
@@ -57,7 +63,7 @@ def test_a_peer_without_figures_shows_why() -> None:
     results.records.append(
         Record(workload="W3", server="Valkey 9", peer="rq", rep=0, note="failed: x", failed=True)
     )
-    assert lines(results)[1] == ["rq", "failed", "", ""]
+    assert lines(results)[2] == ["rq", "failed", "", ""]
 
 
 def test_columns_line_up_beside_a_long_note() -> None:
@@ -69,7 +75,7 @@ def test_columns_line_up_beside_a_long_note() -> None:
 
 
 def test_a_table_for_a_page_has_a_header_and_marks() -> None:
-    table = markdown([header(["jobs/s"], "Node"), ["a", "1", "2"]])
+    table = markdown([["", "jobs/s", "jobs/s / Node"], ["a", "1", "2"]])
     assert table == "|  | jobs/s | jobs/s / Node |\n| --- | --: | --: |\n| a | 1 | 2 |"
 
 

@@ -129,6 +129,7 @@ class Tally:
         self._seen: set[int] = set()
         self._runs = 0
         self._stop = stopwatch()
+        self._handled: Figures = {}
         self._marks = _open_marks()
         self.late: list[float] = []
 
@@ -145,14 +146,16 @@ class Tally:
             if self._runs == self._given.warm_up:
                 self._stop = stopwatch()
             if len(self._seen) == self._given.jobs:
+                self._handled = self._handled or self._stop()
                 self._over()
         return number
 
     def figures(self) -> Figures:
-        """What the jobs after the warm-up took, with how many ran more than once."""
+        """What the jobs after the warm-up took until now, and until the last handler ended."""
         return {
             "jobs": self._given.jobs - self._given.warm_up,
             **self._stop(),
+            "handled_s": self._handled.get("seconds"),
             "peak_mb": peak_mb(),
             "ran": len(self._seen),
             "again": self._runs - len(self._seen),
