@@ -92,7 +92,8 @@ def opened(given: argparse.Namespace) -> list[tuple[Entry, Peer]]:
 
 def takes_part(workload: Workload, entry: Entry) -> bool:
     """Whether a workload is meant for one of this kind."""
-    return entry.kind in workload.kinds and entry.place in workload.places
+    able = not entry.only or workload.key in entry.only
+    return able and entry.kind in workload.kinds and entry.place in workload.places
 
 
 def measure(

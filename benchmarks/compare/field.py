@@ -31,6 +31,8 @@ class Entry:
     waits: bool = True
     threads: bool = False
     place: Place = "server"
+    only: frozenset[str] = frozenset()
+    """The workloads it can do; all of them if none is named."""
 
 
 def _toril(key: str, name: str, peer: Peer, place: Place) -> Entry:
@@ -53,10 +55,18 @@ def _toril_entries() -> list[Entry]:
 
 
 def _job_queue_on_files() -> Entry:
+    """A second process misses answers of it, and it is too slow for the longer workloads."""
     pin = pins()["job-queue"]
     name = f"{pin.name}, file"
-    opened = partial(peer_of, replace(pin, name=name))
-    return Entry(key="job-queue-file", name=name, kind="node", open=opened, pace=0.05, place="file")
+    return Entry(
+        key="job-queue-file",
+        name=name,
+        kind="node",
+        open=partial(peer_of, replace(pin, name=name)),
+        pace=0.05,
+        place="file",
+        only=frozenset({"W1", "W2", "W3"}),
+    )
 
 
 def _own(

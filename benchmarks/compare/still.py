@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-from benchmarks.compare.adapters.measure import Unsupported
 from benchmarks.compare.stage import CONCURRENCY, Stage, Values
 
 SETTLE_S: Final = 2.0
@@ -36,8 +35,6 @@ def _cpu_ns(pid: int) -> int:
 
 def long_line(stage: Stage) -> Values:
     """W9: memory and CPU time per job with few and with many jobs waiting."""
-    if stage.entry.pace < 1:
-        raise Unsupported("too slow to fill so long a line")
     values: Values = {}
     few, *_, many = sizes = stage.sizes.backlogs
     for waiting in sizes:
