@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 from collections import defaultdict
@@ -29,6 +30,8 @@ from benchmarks.machine import Cores, binaries, serving
 BASELINE: Final = ROOT / "benchmarks" / "baseline.json"
 ALLOWED: Final = 1.25
 LIMIT_S: Final = 300
+BUSY: Final = 2.0
+"""Two processes run at a time, so more are not ours."""
 LAYOUTS: Final = {"lean": "toril-lean", "wire": "toril-wire"}
 CEILING: Final = "ceiling-official"
 WORK: Final = {"W2": bulk, "W3": drain}
@@ -91,6 +94,9 @@ def main() -> None:
     if not given.update and not given.baseline.is_file():
         raise SystemExit(f"no baseline {given.baseline.name}; make one with --update")
     now = measure(given.reps, given.jobs)
+    load = os.getloadavg()[1]
+    if load > BUSY:
+        print(f"load average {load:.1f}: other programs ran; do not trust this, repeat it alone")
     for name, value in now.items():
         print(f"{name}: {value:.2f} × the ceiling's CPU time per job")
     if given.update:
