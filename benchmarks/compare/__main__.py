@@ -17,7 +17,9 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -151,15 +153,17 @@ def run_all(given: argparse.Namespace) -> Results:
     total = given.reps * sum(
         sum(1 for _ in runs(chosen, field, not at, 0)) for at, _ in enumerate(servers)
     )
-    done = 0
-    for rep in range(given.reps):
-        for at, binary in enumerate(servers):
+    done, begun = 0, time.perf_counter()
+    with suppress(KeyboardInterrupt):  # what was measured until then is shown all the same
+        for rep, (at, binary) in product(range(given.reps), enumerate(servers)):
             with serving(binary, cores) as bench:
                 for workload, entry, peer in runs(chosen, field, not at, rep):
-                    done += 1
                     record = measure(workload, entry, peer, bench, rep, sizes, given.limit)
                     book.add(record)
-                    print(f"[{done}/{total}] {progress(record, workload)}", flush=True)
+                    done += 1
+                    left = (time.perf_counter() - begun) / done * (total - done) / 60
+                    print(f"[{done}/{total}, {left:.0f} min left] {progress(record, workload)}")
+                    sys.stdout.flush()
     path.with_suffix(".txt").write_text(tables(book.results), encoding="utf-8")
     print(f"\nrecords: {path}, tables beside them as .txt\n")
     return book.results

@@ -24,9 +24,9 @@ await main({
   async open() {
     if (given.verb !== 'drain' && given.verb !== 'serve') await queue.start();
   },
-  add: (data) => queue.enqueue(`job-${data.n}`, data),
-  addMany: (many) => Promise.all(many.map((data) => queue.enqueue(`job-${data.n}`, data))),
-  call: (data) => queue.enqueueAndWait(`job-${data.n}`, data),
+  add: (data) => queue.enqueue(`${given.verb}-${data.n}`, data),
+  addMany: (many) => Promise.all(many.map((data) => queue.enqueue(`${given.verb}-${data.n}`, data))),
+  call: (data) => queue.enqueueAndWait(`${given.verb}-${data.n}`, data),
   async work() {
     queue.execute((job) => handle(job.payload));
     await queue.start();
