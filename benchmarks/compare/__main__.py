@@ -182,10 +182,8 @@ def tables(results: Results) -> str:
     reference, parts = entries()[NODE].name, []
     for key, server in results.pairs():
         workload = WORKLOADS[key]
-        loads = results.loads(key, server)
-        busy = f", load average {loads.low:.1f} to {loads.high:.1f}" if loads else ""
         table = text(rows(results, key, server, workload.metrics, reference))
-        parts.append(f"{key} {workload.title}\n{server}{busy}\n{table}")
+        parts.append(f"{key} {workload.title}\n{results.conditions(key, server)}\n{table}")
     goals = check(results)
     if len(goals) > 1:
         parts.append(f"Targets\n{text(goals)}")

@@ -63,12 +63,9 @@ def text(results: Results, pictures: set[str]) -> str:
 def conditions(results: Results) -> str:
     """Where and how it was measured."""
     about = results.about
-    loads = Spread.of(one.load for one in results.records)
-    reps = 1 + max(one.rep for one in results.records)
-    busy = f"load average {loads.low:.1f} to {loads.high:.1f}" if loads else ""
     return (
         f"toril {about.get('toril')}, Python {about.get('python')}, {about.get('cores')} cores, "
-        f"{about.get('placement')}; begun {about.get('begun')}, repetitions: {reps}, {busy}. "
+        f"{about.get('placement')}; begun {about.get('begun')}. "
         "Medians, with the smallest and the largest; a ratio is the median of the ratios within "
         "each repetition."
     )
@@ -76,7 +73,7 @@ def conditions(results: Results) -> str:
 
 def command(results: Results, key: str) -> str:
     """The command that makes the figures of a workload."""
-    words = iter(str(results.about.get("command", "")).split()[3:])
+    words = iter(results.command(key).split()[3:])
     options = []
     for word in words:
         if word == "--out":
@@ -94,10 +91,9 @@ def _order(pair: tuple[str, str]) -> tuple[int, str]:
 
 def _part(results: Results, workload: Workload, server: str) -> str:
     reference = entries()[NODE].name
-    loads = results.loads(workload.key, server)
-    busy = f", load average {loads.low:.1f} to {loads.high:.1f}" if loads else ""
+    said = results.conditions(workload.key, server)
     lines = rows(results, workload.key, server, workload.metrics, reference)
-    return f"{server[0].upper()}{server[1:]}{busy}:\n\n{markdown(lines)}"
+    return f"{said[0].upper()}{said[1:]}:\n\n{markdown(lines)}"
 
 
 def picture_name(key: str, server: str) -> str:

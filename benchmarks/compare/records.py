@@ -58,9 +58,19 @@ def ratios(ours: ByRep, theirs: ByRep) -> list[float]:
 class Results:
     """The records of a run, to be asked."""
 
-    def __init__(self, about: dict[str, Any], records: Iterable[Record] = ()) -> None:
+    def __init__(
+        self,
+        about: dict[str, Any],
+        records: Iterable[Record] = (),
+        commands: Mapping[str, str] | None = None,
+    ) -> None:
         self.about = about
         self.records = list(records)
+        self._commands = commands or {}
+
+    def command(self, workload: str) -> str:
+        """The command that measured a workload, the first one if there were several."""
+        return self._commands.get(workload) or str(self.about.get("command", ""))
 
     def pairs(self) -> list[tuple[str, str]]:
         """The workloads and servers, in the order they came."""
@@ -100,9 +110,13 @@ class Results:
                 found[rep] = min(known, value) if least else max(known, value)
         return found
 
-    def loads(self, workload: str, server: str) -> Spread | None:
-        """The load averages under it."""
-        return Spread.of(one.load for one in self._of(workload, server))
+    def conditions(self, workload: str, server: str) -> str:
+        """The server, how often it was done, and how busy the machine was."""
+        some = self._of(workload, server)
+        loads = [one.load for one in some]
+        reps = len({one.rep for one in some})
+        busy = f"load average {min(loads):.1f} to {max(loads):.1f}"
+        return f"{server}, {reps} repetition{'s' * (reps > 1)}, {busy}"
 
     def _of(self, workload: str, server: str) -> list[Record]:
         return [one for one in self.records if (one.workload, one.server) == (workload, server)]
@@ -128,12 +142,16 @@ def read(paths: Iterable[Path]) -> Results:
     """Read what some runs wrote; the repetitions of later files are numbered on."""
     about: dict[str, Any] = {}
     records: list[Record] = []
+    commands: dict[str, str] = {}
     for path in paths:
+        command = ""
         first = max((one.rep for one in records), default=-1) + 1
         for line in path.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)
             if "about" in entry:
                 about = about or entry["about"]
+                command = entry["about"].get("command", "")
             else:
+                commands.setdefault(entry["workload"], command)
                 records.append(Record(**{**entry, "rep": entry["rep"] + first}))
-    return Results(about, records)
+    return Results(about, records, commands)

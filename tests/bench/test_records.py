@@ -80,6 +80,21 @@ def test_records_come_back_from_their_file(tmp_path: Path) -> None:
     assert again.records == book.results.records
 
 
+def test_each_workload_keeps_the_command_of_its_own_file(tmp_path: Path) -> None:
+    other = Record(workload="W9", server="Valkey 9", peer="a", rep=0)
+    Book(tmp_path / "one", {"command": "first"}).add(record("a", 0, 1.0))
+    second = Book(tmp_path / "two", {"command": "second"})
+    second.add(record("a", 0, 1.0))
+    second.add(other)
+    both = read([tmp_path / "one", tmp_path / "two"])
+    assert (both.command("W3"), both.command("W9")) == ("first", "second")
+
+
+def test_the_conditions_name_repetitions_and_load() -> None:
+    run = results(record("a", 0, 1.0), record("a", 1, 1.0))
+    assert run.conditions("W3", "Valkey 9") == "Valkey 9, 2 repetitions, load average 0.0 to 0.0"
+
+
 def test_the_repetitions_of_a_second_file_are_numbered_on(tmp_path: Path) -> None:
     for name in ("one", "two"):
         Book(tmp_path / name, {"file": name}).add(record("a", 0, 1.0))
