@@ -110,8 +110,10 @@ def measure(
             values = workload.run(stage)
     except Unsupported as reason:
         note = str(reason)
-    except (PeerFailed, AssertionError, KeyError) as reason:
+    except PeerFailed as reason:
         note, failed = f"failed: {reason}", True
+    except Exception as reason:  # whatever a peer does, the others go on
+        note, failed = f"failed: {type(reason).__name__}: {reason}", True
     return Record(
         workload=workload.key,
         server=bench.name if entry.place == "server" else "no server",

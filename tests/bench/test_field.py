@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from benchmarks.compare.__main__ import parse, runs, takes_part
+from benchmarks.compare.__main__ import measure, parse, runs, takes_part
 from benchmarks.compare.adapters.measure import Given, Tally, payload, warm_up
 from benchmarks.compare.adapters.replay import sent_again, words
 from benchmarks.compare.field import entries
@@ -27,6 +27,13 @@ class Nowhere:
 
     port = 0
     url = "redis://nowhere"
+    name = "nowhere"
+
+    def clear(self) -> None:
+        """Have nothing to delete."""
+
+    def reset(self) -> None:
+        """Have nothing to count."""
 
 
 def program(code: str) -> Peer:
@@ -117,6 +124,27 @@ def test_a_peer_that_does_not_end_is_ended_with_all_it_started() -> None:
     peer = program("import subprocess; subprocess.run(['sleep', '600'])")
     with pytest.raises(PeerFailed, match=r"a peer: not done in 0.5 s"):
         peer.run("add", nowhere(), "q", 1, 1, limit_s=0.5)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise ValueError('no luck')", "failed: a peer: ended with 1: ValueError: no luck"),
+        ("print('{}')", "failed: KeyError: 'jobs'"),
+    ],
+)
+def test_whatever_a_peer_does_becomes_a_record(code: str, said: str) -> None:
+    entry, work = entries()["arq"], WORKLOADS["W1"]
+    record = measure(work, entry, program(code), nowhere(), 2, Sizes.of(400), 30)
+    assert (record.peer, record.rep, record.failed, record.values) == (entry.name, 2, True, {})
+    assert record.note == said
+
+
+def test_what_a_peer_cannot_do_is_no_failure() -> None:
+    peer = program("""print('{"unsupported": "no delayed jobs"}')""")
+    entry, work = entries()["arq"], WORKLOADS["W1"]
+    record = measure(work, entry, peer, nowhere(), 0, Sizes.of(400), 30)
+    assert (record.note, record.failed) == ("no delayed jobs", False)
 
 
 def test_a_worker_that_does_not_start_is_reported() -> None:

@@ -20,7 +20,6 @@ class CeleryApp(ThreadAdapter):
         self.app.conf.update(
             task_default_queue=given.queue,
             worker_prefetch_multiplier=given.concurrency,
-            task_acks_late=True,
             worker_hijack_root_logger=False,
             worker_redirect_stdouts=False,  # the figures go there
             broker_connection_retry_on_startup=True,
