@@ -10,7 +10,7 @@ from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 
 from benchmarks.compare.adapters.measure import Data, handler_kind
-from benchmarks.compare.adapters.threads import ThreadAdapter, main
+from benchmarks.compare.adapters.threads import ThreadAdapter, main, roomy
 
 THREADS = 8
 """Its default; more make no-op jobs slower. Handlers that wait get one each."""
@@ -21,8 +21,9 @@ class Dramatiq(ThreadAdapter):
 
     def open(self) -> None:
         """Connect."""
-        self.broker = RedisBroker(url=self.given.where)
-        self.broker.add_middleware(Results(backend=RedisBackend(url=self.given.where)))
+        url = roomy(self.given)
+        self.broker = RedisBroker(url=url)
+        self.broker.add_middleware(Results(backend=RedisBackend(url=url)))
         dramatiq.set_broker(self.broker)
         self.job = dramatiq.actor(
             self.handle, actor_name="job", queue_name=self.given.queue, store_results=True

@@ -9,7 +9,7 @@ from huey import RedisHuey
 from huey.consumer import Consumer
 
 from benchmarks.compare.adapters.measure import Data, handler_kind
-from benchmarks.compare.adapters.threads import ThreadAdapter, main
+from benchmarks.compare.adapters.threads import ThreadAdapter, main, roomy
 
 THREADS = 4
 """More make no-op jobs slower. Handlers that wait get one each."""
@@ -21,7 +21,7 @@ class Huey(ThreadAdapter):
     def open(self) -> None:
         """Connect."""
         logging.getLogger("huey").setLevel(logging.ERROR)
-        self.huey = RedisHuey(self.given.queue, url=self.given.where, notify_result=True)
+        self.huey = RedisHuey(self.given.queue, url=roomy(self.given), notify_result=True)
 
         def job(data: Data) -> int:
             return self.handle(data)

@@ -11,7 +11,7 @@ from rq import Queue, SimpleWorker
 from rq.serializers import JSONSerializer
 
 from benchmarks.compare.adapters.measure import Data
-from benchmarks.compare.adapters.threads import ThreadAdapter, main
+from benchmarks.compare.adapters.threads import ThreadAdapter, main, roomy
 
 _running: list[ThreadAdapter] = []
 """The adapter of this process; a job names a function, which finds it here."""
@@ -31,7 +31,7 @@ class Rq(ThreadAdapter):
         from benchmarks.compare.adapters import rq as imported
 
         imported._running.append(self)
-        self.redis = Redis.from_url(self.given.where)
+        self.redis = Redis.from_url(roomy(self.given))
         self.queue = Queue(self.given.queue, connection=self.redis, serializer=JSONSerializer)
 
     def add(self, data: Data) -> None:

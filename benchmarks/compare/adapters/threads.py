@@ -32,6 +32,11 @@ from benchmarks.compare.adapters.measure import (
 TICK_S: Final = 0.02
 
 
+def roomy(given: Given) -> str:
+    """The server's URL with connections for all threads; redis-py stops at a hundred."""
+    return f"{given.where}?max_connections={2 * given.concurrency + 100}"
+
+
 class ThreadAdapter:
     """One library: how to add, call and work."""
 
