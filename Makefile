@@ -5,11 +5,12 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs pictures bench bench-full bench-spark clean
+.PHONY: help demo test check docs pictures bench bench-full bench-check bench-spark clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,16 +42,20 @@ pictures: $(STAMP) ## Draw the pictures of the docs anew; the report needs Java 
 	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1000,600 \
 	  --screenshot=docs/pictures/report.png build/report.html
 
-bench: $(STAMP) ## Measure the core, and shortly the lean Redis storage and the file storage
+bench: $(STAMP) ## Measure the core, and shortly the storages beside two peers (minutes)
 	$(RUN) benchmarks/core.py
-	$(RUN) -m benchmarks.lean bulk call load --server valkey --reps 1 --jobs 5000
-	$(RUN) -m benchmarks.file life pickup --reps 1
+	$(RUN) -m benchmarks.compare W1 W2 W3 W4 --server valkey --reps 1 --jobs 8000 \
+	  --peers toril-lean,toril-wire,toril-file,toril-memory,bullmq-node-5,arq $(BENCH_ARGS)
 
-bench-full: $(STAMP) ## Measure Redis, BullMQ wire and files, against Node and at their limits (minutes)
+bench-full: $(STAMP) ## Measure everything beside every peer (hours; BENCH_ARGS=--page writes the docs)
 	$(RUN) -m benchmarks.lean bulk call halfopen flat load --million
 	$(RUN) -m benchmarks.lean pickup --idle 60 --reps 1
 	$(RUN) -m benchmarks.wire
 	$(RUN) -m benchmarks.file
+	$(RUN) -m benchmarks.compare --million $(BENCH_ARGS)
+
+bench-check: $(STAMP) ## Fail if CPU time per job grew by more than a quarter against the baseline (minutes)
+	$(RUN) -m benchmarks.compare.guard $(BENCH_ARGS)
 
 bench-spark: $(STAMP) ## Measure sources, sink, fleet and analytics on Spark (minutes)
 	$(RUN) -m benchmarks.spark

@@ -14,7 +14,6 @@ import asyncio
 import json
 import os
 import platform
-import shutil
 import statistics
 import subprocess
 import sys
@@ -25,15 +24,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.lean_peer import payload
-from benchmarks.peers import LIMIT_S, ROOT, cache_home, install
+from benchmarks.compare.adapters.measure import payload
+from benchmarks.install import ROOT, has_node, home_of, pins
+from benchmarks.peers import LIMIT_S
 from benchmarks.report import Figure, Report
 from toril import FileStorage, Queue, __version__
 from toril.job import JobSpec
 from toril.outcome import Completed
 from toril.storage.protocol import Claim
 
-JOB_QUEUE: Final = "0.5.0"
 CALLERS: Final = 20
 PICKUPS: Final = 200
 FEW: Final = 10_000
@@ -64,13 +63,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def job_queue_home() -> Path | None:
     """Where the peer is, installed on first use; None where there is no Node."""
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        return None
-    home = cache_home() / f"job-queue-{JOB_QUEUE}"
-    if not (home / "node_modules" / "@platformatic").is_dir():
-        install(npm, home, [f"@platformatic/job-queue@{JOB_QUEUE}"])
-    return home
+    return home_of(pins()["job-queue"]) if has_node() else None
 
 
 @contextmanager
@@ -253,7 +246,7 @@ def main() -> None:
     """Measure what was asked for."""
     given = parse()
     home = None if given.no_node else job_queue_home()
-    peer = f"@platformatic/job-queue {JOB_QUEUE}" if home else None
+    peer = pins()["job-queue"].name if home else None
     about = {
         "toril": __version__,
         "python": platform.python_version(),

@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, Final
 
-from benchmarks.lean_peer import payload
+from benchmarks.compare.adapters.measure import payload
 from toril import FileStorage, JobContext, Queue
 
 POLL_S: Final = 3600.0

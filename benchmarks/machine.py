@@ -83,6 +83,15 @@ class Bench:
         """What each command cost since `reset`; those inside scripts count for themselves too."""
         return self._info("commandstats")
 
+    def calls(self) -> int:
+        """How many commands there were since `reset`, apart from those that ask for it."""
+        own = 2  # `reset` and its look at the CPU time
+        return max(0, int(self._info("stats")["total_commands_processed"]) - own)
+
+    def used_bytes(self) -> int:
+        """The memory in use now."""
+        return int(self._info("memory")["used_memory"])
+
     def usec_per_script(self) -> float:
         """The mean time of a script call since `reset`."""
         return float(self.commands()["cmdstat_evalsha"]["usec_per_call"])

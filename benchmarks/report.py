@@ -53,7 +53,7 @@ class Report:
         ours, theirs = columns or ("toril", self.peer or "")
         ratio = "ratio (min–max)" if theirs else ""
         print(f"\n{title}\n$ {self.commands[section]}")
-        print(f"  {'':<46}{ours:>12}{theirs:>20}{ratio:>20}  target")
+        print(f"  {'':<46}{ours:>12}{theirs:>24}{ratio:>20}  target")
         last = ""
         for figure in self.figures:
             if figure.section != section:
@@ -100,7 +100,7 @@ def _row(figure: Figure) -> str:
     if figure.ratios:
         low, high = min(figure.ratios), max(figure.ratios)
         ratio = f"{statistics.median(figure.ratios):.2f} ({low:.2f}–{high:.2f})"
-    return f"    {what:<44}{_number(figure.toril):>12}{theirs:>20}{ratio:>20}  {figure.target}"
+    return f"    {what:<44}{_number(figure.toril):>12}{theirs:>24}{ratio:>20}  {figure.target}"
 
 
 def _number(values: Sequence[float]) -> str:

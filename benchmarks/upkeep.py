@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from benchmarks.machine import Bench
-from benchmarks.peers import TORIL
+from benchmarks.peers import UPKEEP
 from benchmarks.report import Figure, Report
 from toril import Queue
 from toril.ids import token, ulid
@@ -39,7 +39,7 @@ def pickup(report: Report, bench: Bench, reps: int, idle_s: float) -> None:
     cuts = []
     for _ in range(reps):
         bench.clear()
-        with TORIL.serve(bench, ",".join(names), PICK_UPS, 1):
+        with UPKEEP.serve(bench, ",".join(names), PICK_UPS, 1):
             late = asyncio.run(_pick_ups(bench.url, names, idle_s))
         cuts.append((statistics.median(late), _p99(late), max(late)))
     what = f"pick-up after {idle_s:g} s idle, {PICK_UPS * reps} of them"
@@ -107,7 +107,7 @@ async def _half_open(bench: Bench) -> float:
     bench.clear()
     async with Proxy(bench.port) as proxy:
         url = f"redis://127.0.0.1:{proxy.port}"
-        serving = TORIL.serve(bench, "bench", 1, 1, url=url)
+        serving = UPKEEP.serve(bench, "bench", 1, 1, url=url)
         await asyncio.to_thread(serving.__enter__)
         try:
             async with Calls("bench", storage=bench.url) as queue:
@@ -196,7 +196,7 @@ def load(report: Report, bench: Bench, reps: int) -> None:
     runs = []
     for _ in range(reps):
         bench.clear()
-        runs.append(TORIL.run("load", bench, "bench", LOAD_JOBS, 1))
+        runs.append(UPKEEP.run("load", bench, "bench", LOAD_JOBS, 1))
     grown = [
         [after - before for before, after in zip(run["before"], run["after"], strict=True)]
         for run in runs

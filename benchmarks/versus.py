@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from benchmarks.compare.adapters.measure import warm_up
 from benchmarks.machine import Bench
 from benchmarks.peers import TORIL, Figures, Peer
 from benchmarks.report import Figure, Report
@@ -101,7 +102,7 @@ def _call_once(values: Values, bench: Bench, peer: Peer, callers: int, calls: in
     with peer.serve(bench, "bench", calls, CONCURRENCY) as worker:
         bench.reset()
         figures = peer.run("call", bench, "bench", calls, callers)
-        warm = min(calls, 1000)
+        warm = warm_up(calls)
         costs = _cost(bench, figures, calls + warm)
     costs["client CPU"] += worker["cpu_us"] / (calls + warm)
     cuts = statistics.quantiles(figures["latencies"], n=100, method="inclusive")

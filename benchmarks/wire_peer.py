@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from hiredis import Reader
 
-from benchmarks.lean_peer import WARM_UP, payload, say, stopwatch
+from benchmarks.compare.adapters.measure import Given, payload, say, stopwatch
 from toril.job import JobSpec, Terms
 from toril.outcome import Lease
 from toril.resp.url import parse_url
@@ -58,9 +58,13 @@ class Wire:
                     raise reply
                 answered += 1
 
-    def ask(self, *args: str | int) -> Any:
+    def ask(self, *args: str | bytes | int) -> Any:
         """Send one command, give its reply."""
         self._socket.sendall(pack(*args))
+        return self.reply()
+
+    def reply(self) -> Any:
+        """Wait for what the server says next."""
         while (reply := self._reader.gets()) is Ellipsis:
             self._reader.feed(self._socket.recv(1 << 16))
         return reply
@@ -131,28 +135,28 @@ def specs_of(jobs: int) -> list[JobSpec]:
 
 
 def main() -> None:
-    kind, verb, url, queue, jobs, concurrency = sys.argv[1:]
-    address = parse_url(url)
-    keys, specs, now_ms = keys_of(address, queue), specs_of(int(jobs)), round(time.time() * 1000)
-    size = BATCH if kind == "batch" else 1
-    if verb == "add":
+    kind = sys.argv.pop(1)
+    given = Given.read()
+    address = parse_url(given.where)
+    keys, now_ms = keys_of(address, given.queue), round(time.time() * 1000)
+    specs, size = specs_of(given.jobs), BATCH if kind == "batch" else 1
+    if given.verb == "add":
         commands = (batch_add if kind == "batch" else official_add)(keys, specs, now_ms)
     else:
         drain = batch_drain if kind == "batch" else official_drain
-        commands = drain(keys, specs, int(concurrency), now_ms)
+        commands = drain(keys, specs, given.concurrency, now_ms)
     packed = [pack(*command) for command in commands]
-    host, port = address.hosts[0]
-    wire = Wire(host, port)
+    wire = Wire(*address.hosts[0])
     for script in (own("add"), own("finish"), *scripts().values()):
         wire.ask("SCRIPT", "LOAD", script.text)
-    warm = WARM_UP // size
+    warm = given.warm_up // size
     wire.push(packed[:warm], UNDER_WAY // size)
     stop = stopwatch()
     wire.push(packed[warm:], UNDER_WAY // size)
     figures = stop()
-    kept = ("LLEN", keys.of("wait")) if verb == "add" else ("ZCARD", keys.of("completed"))
+    kept = ("LLEN", keys.of("wait")) if given.verb == "add" else ("ZCARD", keys.of("completed"))
     assert (found := wire.ask(*kept)) == len(specs), found
-    say({"jobs": len(specs) - WARM_UP, **figures})
+    say({"jobs": len(specs) - warm * size, **figures})
 
 
 if __name__ == "__main__":

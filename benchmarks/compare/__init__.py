@@ -1,0 +1,1 @@
+"""toril beside the libraries a user might pick instead: `python -m benchmarks.compare`."""

@@ -1,0 +1,96 @@
+"""W6, W7, W10: handlers that wait, handlers that compute, jobs that come due under load."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from benchmarks.compare.adapters.measure import HANDLER, MARKS, RATE, Unsupported
+from benchmarks.compare.records import percentile
+from benchmarks.compare.stage import CONCURRENCY, Stage, Values
+from benchmarks.peers import PeerFailed
+
+WAIT_MS: Final = 100
+SPIN_MS: Final = 5
+PROCESSES: Final = 2
+SLOTS: Final = 2
+"""Jobs a process holds at once while its handlers compute."""
+WAITERS: Final = (100, 1000)
+LOOK_S: Final = 0.01
+
+
+def waiting(stage: Stage) -> Values:
+    """W6: how close handlers that wait 100 ms come to what so many slots could do."""
+    if not stage.entry.waits:
+        raise Unsupported("one job at a time")
+    values: Values = {}
+    for slots in WAITERS:
+        jobs = stage.sizes.rounds * slots
+        stage.bench.clear()
+        stage.fill(jobs)
+        figures = stage.run("drain", jobs, slots, {HANDLER: f"wait:{WAIT_MS}"})
+        ideal = figures["jobs"] / slots * WAIT_MS / 1000
+        values[f"of the ideal, {slots:,} at once"] = ideal / figures["handled_s"]
+        values[f"client µs/job, {slots:,} at once"] = figures["cpu_us"] / figures["jobs"]
+    return values
+
+
+def computing(stage: Stage) -> Values:
+    """W7: two processes share jobs of 5 ms of CPU time; both cores are theirs."""
+    jobs = stage.sizes.spins
+    stage.fill(jobs)
+    with tempfile.NamedTemporaryFile() as marks, _all_cores(), ExitStack() as fleet:
+        Path(marks.name).write_bytes(bytes(jobs))
+        env = {HANDLER: f"spin:{SPIN_MS}", MARKS: marks.name}
+        for _ in range(PROCESSES):
+            fleet.enter_context(stage.serve(jobs, SLOTS, env))
+        seconds, share = _watch(Path(marks.name), jobs, stage.limit_s)
+        again = sum(count - 1 for count in Path(marks.name).read_bytes())
+    rate = jobs * share / seconds
+    ideal = PROCESSES * 1000 / SPIN_MS
+    return {"of the ideal": rate / ideal, "jobs/s": rate, "ran again": again}
+
+
+@contextmanager
+def _all_cores() -> Iterator[None]:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _watch(marks: Path, jobs: int, limit_s: float) -> tuple[float, float]:
+    """Seconds from a tenth of the jobs to the last, and the share of them in that time."""
+    end = time.monotonic() + limit_s
+    begun, first = 0.0, 0
+    while (ran := jobs - marks.read_bytes().count(0)) < jobs:
+        if not begun and ran >= jobs // 10:
+            begun, first = time.perf_counter(), ran
+        if time.monotonic() > end:
+            raise PeerFailed(f"{ran:,} of {jobs:,} jobs ran in {limit_s:g} s")
+        time.sleep(LOOK_S)
+    return time.perf_counter() - begun, (jobs - first) / jobs
+
+
+def coming_due(stage: Stage) -> Values:
+    """W10: how late delayed jobs start while the worker does half of what it can."""
+    jobs, late = max(400, stage.sizes.jobs // 2), stage.sizes.late
+    stage.fill(jobs)
+    rate = stage.measured("drain", jobs, CONCURRENCY)[1]["jobs/s"] / 2
+    stage.bench.clear()
+    with stage.serve(late, CONCURRENCY) as worker:
+        load = stage.run("late", late, 1, {RATE: f"{rate:.0f}"})
+    if len(worker["late"]) != late:
+        raise AssertionError(f"{len(worker['late']):,} of {late:,} delayed jobs ran in time")
+    return {
+        "p99 ms late": percentile(worker["late"], 99),
+        "p50 ms late": percentile(worker["late"], 50),
+        "load, jobs/s": load["rate"],
+    }
