@@ -15,10 +15,11 @@ from benchmarks.spark.figure import Figure
 from toril.spark.session import open_session
 
 SECTIONS: Final = {
+    # First: its peak of memory is that of the whole session so far.
+    "analytics": "Bronze to gold, 1,000,000 and 5,000,000 events",
     "events": "Events: read by Spark and by the blocking client alone",
     "jobs": "Jobs: read and written by Spark and by the client alone",
     "fleet": "Workers on executors and without Spark",
-    "analytics": "Bronze to gold, 1,000,000 and 5,000,000 events",
 }
 
 
