@@ -216,8 +216,8 @@ class Settle(Work):
             )
             if isinstance(outcome, Postponed | Released):
                 plan.whole = True
-                start = read_note(outcome.lease)["ats"]
-                back = await self.own_command("back", queue, outcome.lease.job_id, start)
+                lease, start = outcome.lease, read_note(outcome.lease)["ats"]
+                back = await self.own_command("back", queue, lease.job_id, start, lease.attempt - 1)
                 plan.commands.append(back)
             released |= isinstance(outcome, Released) or _comes_back_now(outcome, plan.now_ms)
         if refill is None:
