@@ -77,6 +77,12 @@ async def wait_future(clock: Clock, future: asyncio.Future[T], seconds: float | 
     return future.done()
 
 
+async def give_way(turns: int) -> None:
+    """Let others go first, for so many turns of the loop."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
 class SystemClock:
     """The machine's clocks and the running event loop's timers."""
 

@@ -60,7 +60,6 @@ RESULT_TTL_S: Final = 3600.0
 
 _LAST_LOOK_S: Final = 1.0
 
-
 OnFailed = Literal["requeue", "keep"]
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Generic
 
-from toril.clock import Clock
+from toril.clock import Clock, give_way
 from toril.engine.hand import Hand
 from toril.engine.outage import Outage
 from toril.errors import StorageError
@@ -60,14 +60,17 @@ class Fetcher(Generic[In]):
             places = self._hand.free
             if self._hand.closing or places <= 0:
                 continue
-            batch = self._short or await self._claim(places)
+            batch = self._short
+            if batch is None:
+                batch = await self._claim(places)
+                if len(batch.jobs) == places:
+                    continue
             # Fewer than asked for: there are no more now, or word of them is there already.
-            if len(batch.jobs) < places:
-                self._resting = True
-                if batch.jobs:
-                    await self._let_start()
-                await self._idle(batch)
-                self._resting = False
+            self._resting = True
+            if batch.jobs:  # a quick one is settled before we wait for more
+                await give_way(_TURNS)
+            await self._idle(batch)
+            self._resting = False
 
     def close(self) -> None:
         """Claim no more; wake up if waiting."""
@@ -119,11 +122,6 @@ class Fetcher(Generic[In]):
         self._deliver(batch)
         return batch
 
-    async def _let_start(self) -> None:
-        """Give way to the jobs just delivered: a quick one is settled before we wait for more."""
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
-
     async def _idle(self, batch: Batch) -> None:
         """Wait for work, for the next delayed job, or for a limit to end."""
         if self._hand.closing:
@@ -133,11 +131,11 @@ class Fetcher(Generic[In]):
         else:
             due = self._block_ms if batch.next_in_ms is None else batch.next_in_ms
             waiting = self._wait(min(due, self._block_ms))
-        self._napping = asyncio.current_task()
+        task = self._napping = asyncio.current_task()
         try:
             await waiting
         except asyncio.CancelledError:
-            if not self._hand.closing or self._napping is None or self._napping.uncancel():
+            if not self._hand.closing or task is None or task.uncancel():
                 raise  # else it was `close` alone that ended it
         finally:
             self._napping = None

@@ -23,7 +23,6 @@ LONGEST_TICK_S: Final = 1.0
 MAX_BLOCK_S: Final = 600.0
 """A loop silent for this long is taken for dead; its leases are left to lapse."""
 
-
 LONGEST_BLOCK_S: Final = 5.0
 """A loop silent for longer is told of, or earlier where leases are shorter."""
 

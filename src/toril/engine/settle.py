@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Generic
 
+from toril.clock import give_way
 from toril.engine.hand import Hand, Run
 from toril.engine.outage import Outage
 from toril.failpoints import passing
@@ -144,7 +145,6 @@ class Settler(Generic[In]):
             self._hand.give_back(len(batch.jobs))
         try:
             self._deliver(batch)
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
+            await give_way(_TURNS)
         finally:
             self._delivering.release()

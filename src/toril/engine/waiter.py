@@ -79,7 +79,7 @@ class Waiter:
                 await self._clock.sleep(_RETRY_S)
                 continue
             for ending in endings:
-                for future in group[ending.id]:
+                for future in group.get(ending.id, ()):
                     _tell(future, ending)
 
 

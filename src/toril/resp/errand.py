@@ -25,6 +25,8 @@ from toril.resp.script import Script
 from toril.resp.wire import ASKING, Answer, Wire, pack
 
 UNKNOWN: Final = "whether the call took effect is unknown, repeating is safe"
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 0.5
 
 
 def unreached(
@@ -37,10 +39,6 @@ def unreached(
     return StorageUnavailable(
         f"toril[E01] cannot reach {where} ({reason}{counted}); nothing was sent"
     )
-
-
-_FIRST_PAUSE_S: Final = 0.02
-_LONGEST_PAUSE_S: Final = 0.5
 
 
 class Errand:

@@ -45,7 +45,7 @@ class WakeUps:
         self._waiters.append(future)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._listen())
-        timer = clock.call_later(seconds, lambda: _resolve(future))
+        timer = clock.call_later(seconds, lambda: resolve(future))
         try:
             await future
         except asyncio.CancelledError:
@@ -69,7 +69,7 @@ class WakeUps:
     def poke(self) -> None:
         """Wake everybody, to look again."""
         for future in self._waiters:
-            _resolve(future)
+            resolve(future)
 
     def _pass_on(self) -> None:
         chore = asyncio.ensure_future(self._put_back(None))
@@ -103,6 +103,7 @@ class WakeUps:
                 await self._put_back(told)
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def resolve(future: asyncio.Future[None]) -> None:
+    """Wake whoever waits for the future, unless that was done."""
     if not future.done():
         future.set_result(None)

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, cast
 
-from toril.clock import Clock
+from toril.clock import Clock, give_way
 from toril.errors import StorageError
 from toril.resp.client import Client, Reply
-from toril.resp.wakeups import WakeUps
+from toril.resp.wakeups import WakeUps, resolve
 from toril.storage.protocol import Ending
 from toril.storage.redis import codec
 from toril.storage.redis.scripts import script
@@ -26,11 +26,6 @@ _PROMISED: Final = 4096
 
 _TURNS: Final = 2
 """The turns of the loop in which a caller learns of its result and hands in the next job."""
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def wake_ups(client: Client, base: str) -> WakeUps:
@@ -106,7 +101,7 @@ class Replies:
             if endings or seconds <= 0:
                 return endings
             self._start()
-            timer = clock.call_later(seconds, lambda: _resolve(future))
+            timer = clock.call_later(seconds, lambda: resolve(future))
             try:
                 await future
             finally:
@@ -128,7 +123,7 @@ class Replies:
             await asyncio.wait([self._task])
         for watchers in self._watchers.values():
             for future in watchers:
-                _resolve(future)
+                resolve(future)
 
     def _known(self, ids: Sequence[str]) -> Sequence[Ending]:
         return [self._news[job_id] for job_id in ids if job_id in self._news]
@@ -180,8 +175,7 @@ class Replies:
                 _, messages = cast("tuple[bytes, list[bytes]]", reply)
                 for message in messages:
                     self._deliver(message)
-                for _ in range(_TURNS):  # those told go on first, and may send at once
-                    await asyncio.sleep(0)
+                await give_way(_TURNS)  # those told go on first, and may send at once
             else:
                 self._sweep()
 
@@ -198,4 +192,4 @@ class Replies:
         else:
             self._sure.pop(job_id, None)
         for future in watchers:
-            _resolve(future)
+            resolve(future)
