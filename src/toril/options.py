@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict, cast
 
 from toril.errors import InvalidOption
 from toril.ids import check_name
@@ -170,7 +170,7 @@ class JobOptions:
                     f"unknown job option {name!r}.{suggest(name, OPTION_NAMES)} "
                     f"Known: {', '.join(OPTION_NAMES)}"
                 )
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+        return dataclasses.replace(self, **cast("dict[str, Any]", changes))
 
 
 OPTION_NAMES: Final = tuple(field.name for field in dataclasses.fields(JobOptions))

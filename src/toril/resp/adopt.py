@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from toril.errors import InvalidOption
 from toril.resp.secret import Secret
@@ -58,9 +58,8 @@ def _of_cluster(client: object) -> Address:
     # The blocking client has a method, the asynchronous one an attribute.
     get = getattr(client, "get_connection_kwargs", None)
     options = cast(Mapping[str, object], get() if get else getattr(client, "connection_kwargs", {}))
-    nodes = client.get_nodes()  # type: ignore[attr-defined]
-    if not nodes:
-        nodes = client.nodes_manager.startup_nodes.values()  # type: ignore[attr-defined]
+    known = cast("Any", client)
+    nodes = known.get_nodes() or known.nodes_manager.startup_nodes.values()
     hosts = tuple((str(node.host), int(node.port)) for node in nodes)
     tls = bool(options.get("ssl")) or "SSL" in getattr(
         options.get("connection_class"), "__name__", ""

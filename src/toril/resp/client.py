@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hiredis import pack_command
-
 from toril.clock import Clock, SystemClock
 from toril.errors import (
     InvalidOption,
@@ -39,7 +37,7 @@ from toril.resp.replies import (
 from toril.resp.script import Script, shas_of
 from toril.resp.sync import SyncClient
 from toril.resp.url import Address
-from toril.resp.wire import Answer, Wire, pack
+from toril.resp.wire import Answer, Wire, pack, pack_all
 
 __all__ = ["Client", "Reply", "ServerInfo", "Settings"]
 
@@ -107,7 +105,7 @@ class Client:
 
     async def call(self, key: str, *args: Argument) -> Reply:
         """Send one command; `key` only chooses the node of a cluster."""
-        packed = pack_command(args)  # type: ignore[arg-type]
+        packed = pack_all(args)
         lane = self._lane
         if lane is None or (wire := lane.wire) is None:
             return await self._insist(self._errand(key), packed)
@@ -145,7 +143,7 @@ class Client:
         sha = script.sha
         if sha not in self._scripts:
             self._scripts[sha] = script
-        packed = pack_command(("EVALSHA", sha, 1, key, *args))  # type: ignore[arg-type]
+        packed = pack_all(("EVALSHA", sha, 1, key, *args))
         lane = self._lane
         if lane is None or (wire := lane.wire) is None or (durable and self._durability.wanted):
             repeat = None if again is None else ("EVALSHA", sha, 1, key, *args[:-1], again)

@@ -11,7 +11,7 @@ import logging
 import ssl
 from collections.abc import Coroutine, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from toril.clock import Clock, wait_future
 from toril.errors import InvalidOption, StorageError, StorageUnavailable
@@ -67,7 +67,7 @@ class Settings:
             for name, (value, default) in said.items()
             if value != default and getattr(base, name) == default
         }
-        return replace(base, **changes)  # type: ignore[arg-type]
+        return replace(base, **cast("dict[str, Any]", changes))
 
 
 def hurried(settings: Settings) -> Settings:

@@ -57,9 +57,14 @@ class _Slot(Protocol):
     def set_result(self, result: Answer, /) -> None: ...
 
 
+# Typed more narrowly in hiredis than what it takes and gives.
+pack_all: Final = cast("Callable[[tuple[Argument, ...]], bytes]", pack_command)
+"""Write a command, given as a tuple, as RESP."""
+
+
 def pack(*args: Argument) -> bytes:
     """Write a command as RESP."""
-    return cast(bytes, pack_command(args))  # type: ignore[arg-type]
+    return pack_all(args)
 
 
 ASKING: Final = pack("ASKING")
