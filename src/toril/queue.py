@@ -40,7 +40,7 @@ from toril.job import In, Job, JobSpec, JobStatus, Out, State, Terms
 from toril.late import late, why_late
 from toril.metrics import EnqueueMetrics
 from toril.options import JobOptions, JobOverrides, WaitOverrides
-from toril.quick import new_spec
+from toril.quick import new_job, new_spec
 from toril.retry import Seconds, to_ms, to_seconds
 from toril.serde import MAX_BYTES, JsonSerde, Serde
 from toril.storage import open_storage
@@ -264,10 +264,14 @@ class Queue(TendedQueue[In, Out]):
         self, name: str, data: In, *, id: str | None = None, **options: Unpack[JobOverrides]
     ) -> Job[In, Out]:
         """Hand in a named job; its id is made here, before the first send, unless given."""
-        job_options = self.defaults.override(cast("Mapping[str, object]", options))
-        new = NewJob(name=name, data=data, id=id, options=job_options if options else None)
-        (job,) = await self.add_bulk([new])
-        return job
+        changes = cast("Mapping[str, object]", options)
+        chosen = self.defaults.override(changes) if changes else None
+        spec = self._add_spec(name, data, id, chosen, ulid())
+        receipt = await self._hand_in(spec)
+        there = None
+        if not receipt.created:
+            there = (await self._jobs_there([receipt.id])).get(receipt.id)
+        return there or self._added(data, spec, receipt, self.clock.now_ms())
 
     async def add_bulk(self, jobs: Sequence[NewJob[In]]) -> Sequence[Job[In, Out]]:
         """Hand in many named jobs with as few calls as possible; not a transaction.
@@ -276,7 +280,8 @@ class Queue(TendedQueue[In, Out]):
         answered by the one that is there.
         """
         specs = [
-            self._add_spec(new, fresh) for new, fresh in zip(jobs, ulids(len(jobs)), strict=True)
+            self._add_spec(new.name, new.data, new.id, new.options, fresh)
+            for new, fresh in zip(jobs, ulids(len(jobs)), strict=True)
         ]
         await self._open()
         receipts: list[Receipt] = []
@@ -288,7 +293,7 @@ class Queue(TendedQueue[In, Out]):
         def describe(number: int) -> Job[In, Out]:
             receipt = receipts[number]
             found = there.get(receipt.id)
-            return found or self._added(jobs[number], specs[number], receipt, now)
+            return found or self._added(jobs[number].data, specs[number], receipt, now)
 
         return Described(len(receipts), describe)
 
@@ -333,16 +338,18 @@ class Queue(TendedQueue[In, Out]):
             requeue_failed=on_failed == "requeue",
         )
 
-    def _add_spec(self, new: NewJob[In], fresh: str) -> JobSpec:
-        job_id = fresh if new.id is None else check_name("job", new.id)
-        options = self.defaults if new.options is None else new.options
+    def _add_spec(
+        self, name: str, data: In, id: str | None, chosen: JobOptions | None, fresh: str
+    ) -> JobSpec:
+        job_id = fresh if id is None else check_name("job", id)
+        options = self.defaults if chosen is None else chosen
         if not isinstance(options, JobOptions):
             raise InvalidOption(f"options={printable(options, 60)}: give JobOptions(…)")
-        terms = self._terms_for_add if new.options is None else self._terms(options, None)
+        terms = self._terms_for_add if chosen is None else self._terms(options, None)
         return new_spec(
             id=job_id,
-            name=self._handler_name(new.name),
-            payload=self._encode(job_id, new.data, terms, options.size_limit),
+            name=self._handler_name(name),
+            payload=self._encode(job_id, data, terms, options.size_limit),
             terms=terms,
             origin=fresh,
         )
@@ -372,7 +379,8 @@ class Queue(TendedQueue[In, Out]):
         return terms
 
     async def _hand_in(self, spec: JobSpec) -> Receipt:
-        await self._open()
+        if not self._opened:
+            await self._open()
         (receipt,) = await self._store([spec])
         return receipt
 
@@ -411,14 +419,14 @@ class Queue(TendedQueue[In, Out]):
             age,
         )
 
-    def _added(self, new: NewJob[In], spec: JobSpec, receipt: Receipt, now_ms: int) -> Job[In, Out]:
+    def _added(self, data: In, spec: JobSpec, receipt: Receipt, now_ms: int) -> Job[In, Out]:
         """Describe a job just added, or one that held the dedup key and is gone already."""
         delayed = receipt.created and receipt.state is State.DELAYED
-        return Job(
+        return new_job(
             id=receipt.id,
             name=spec.name,
             queue=self.name,
-            data=new.data,
+            data=data,
             state=receipt.state or State.COMPLETED,
             terms=spec.terms,
             created_at=to_time(now_ms),
