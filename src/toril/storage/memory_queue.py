@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -65,6 +65,8 @@ _TELL_WAITING: Final = EventKind.WAITING
 _TELL_ACTIVE: Final = EventKind.ACTIVE
 _TELL_COMPLETED: Final = EventKind.COMPLETED
 _WAS_ACTIVE: Final = State.ACTIVE.value
+_FROM: Final[Mapping[State, Extras]] = {state: (state.value,) for state in State}
+"""The extras of an event that tells where a job was before, and nothing else."""
 
 
 @dataclass(slots=True)
@@ -142,7 +144,7 @@ class MemoryQueue:
         holder = self.find(hold.job_id, now)
         replaceable = holder is not None and holder.state is State.DELAYED
         if dedup.replace and replaceable and holder is not None:
-            self._tell(EventKind.REMOVED, holder, now, (holder.state.value,))
+            self._tell(EventKind.REMOVED, holder, now, _FROM[holder.state])
             self._bury(holder, EndingKind.GONE, now)
             self._forget(holder)
             return None
@@ -178,7 +180,7 @@ class MemoryQueue:
         if entry.state is State.ACTIVE:
             entry.cancel_requested |= running
             return Cancellation.REQUESTED if running else Cancellation.PROCESSING
-        self._tell(EventKind.CANCELLED, entry, now, (entry.state.value,))
+        self._tell(EventKind.CANCELLED, entry, now, _FROM[entry.state])
         self._bury(entry, EndingKind.CANCELLED, now)
         self._forget(entry)
         return Cancellation.CANCELLED
@@ -210,7 +212,7 @@ class MemoryQueue:
         return None if entry is None or entry.finished_ms != seen.finished_ms else entry
 
     def _remove(self, entry: Entry, now: int) -> None:
-        self._tell(EventKind.REMOVED, entry, now, (entry.state.value,))
+        self._tell(EventKind.REMOVED, entry, now, _FROM[entry.state])
         self._bury(entry, EndingKind.GONE, now)
         self._forget(entry)
 
@@ -301,7 +303,7 @@ class MemoryQueue:
         self._window_used += started
 
     def _start(self, entry: Entry, claim: Claim, now: int) -> Claimed:
-        prev = entry.state._value_
+        prev = _FROM[entry.state]
         entry.state = _ACTIVE
         entry.since_ms = now
         entry.processed_ms = now
@@ -311,7 +313,7 @@ class MemoryQueue:
         entry.worker_id = claim.worker_id
         entry.lease_until_ms = now + claim.lease_ms
         self._active[entry.spec.id] = entry
-        self._tell(_TELL_ACTIVE, entry, now, (prev,))
+        self._tell(_TELL_ACTIVE, entry, now, prev)
         return self._grant(entry, now)
 
     def _grant_again(self, entry: Entry, claim: Claim, now: int) -> Claimed:
@@ -488,20 +490,20 @@ class MemoryQueue:
         ignore_priority: bool = False,
     ) -> None:
         """Put a job into the line its delay and priority ask for, and say so."""
-        prev = entry.state._value_ if entry.started else None
+        prev = _FROM[entry.state] if entry.started else (None,)
         entry.since_ms = now
         if delay_ms > 0:
             self._lines.delay(entry, now + delay_ms)
-            self._tell(EventKind.DELAYED, entry, now, (prev, delay_ms))
+            self._tell(EventKind.DELAYED, entry, now, (*prev, delay_ms))
             return
         self._lines.enter(entry, front=front, ignore_priority=ignore_priority)
-        self._tell(_TELL_WAITING, entry, now, (prev,))
+        self._tell(_TELL_WAITING, entry, now, prev)
 
     def _promote_due(self, now: int) -> None:
         while (entry := self._lines.take_due(now)) is not None:
             entry.since_ms = now
             self._lines.enter(entry)
-            self._tell(EventKind.WAITING, entry, now, (State.DELAYED.value,))
+            self._tell(EventKind.WAITING, entry, now, _FROM[State.DELAYED])
 
     # -- the finished ----------------------------------------------------------------------
 
@@ -620,7 +622,7 @@ class MemoryQueue:
         self._lines.leave(entry)
         entry.since_ms = now
         self._lines.enter(entry)
-        self._tell(EventKind.WAITING, entry, now, (State.DELAYED.value,))
+        self._tell(EventKind.WAITING, entry, now, _FROM[State.DELAYED])
         return True
 
     def respec(self, job_id: str, change: Callable[[JobSpec], JobSpec], now: int) -> bool:
@@ -664,7 +666,7 @@ class MemoryQueue:
         if reset_attempts:
             entry.made = 0
         self._lines.enter(entry, front=entry.spec.terms.lifo)
-        self._tell(EventKind.WAITING, entry, now, (prev.value,))
+        self._tell(EventKind.WAITING, entry, now, _FROM[prev])
         return True
 
     def rerun(self, seen: Seen, now: int) -> bool:
