@@ -286,7 +286,10 @@ class Queue(TendedQueue[In, Out]):
         await self._open()
         receipts: list[Receipt] = []
         for first in range(0, len(specs), BATCH):
-            receipts += await self._store(specs[first : first + BATCH])
+            some = specs[first : first + BATCH]
+            answers = await self.storage.enqueue(self.name, some)
+            self._count(some, answers)
+            receipts += answers
         there = await self._jobs_there([r.id for r in receipts if not r.created])
         now = self.clock.now_ms()
 
@@ -381,17 +384,18 @@ class Queue(TendedQueue[In, Out]):
     async def _hand_in(self, spec: JobSpec) -> Receipt:
         if not self._opened:
             await self._open()
-        (receipt,) = await self._store([spec])
+        specs = [spec]
+        receipts = await self.storage.enqueue(self.name, specs)
+        self._count(specs, receipts)
+        (receipt,) = receipts
         return receipt
 
-    async def _store(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
-        receipts = await self.storage.enqueue(self.name, specs)
+    def _count(self, specs: Sequence[JobSpec], receipts: Sequence[Receipt]) -> None:
         if self.metrics is not None:
             pairs = zip(specs, receipts, strict=True)
             names = Counter(spec.name for spec, receipt in pairs if receipt.created)
             for name, count in names.items():
                 self.metrics.jobs_enqueued(self.name, name, count)
-        return receipts
 
     async def _enqueue_result(self, receipt: Receipt) -> EnqueueResult[Out]:
         if receipt.created:
