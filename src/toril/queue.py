@@ -275,9 +275,7 @@ class Queue(TendedQueue[In, Out]):
         Everything is checked before the first is sent. A job whose id or dedup key is taken is
         answered by the one that is there.
         """
-        specs = [
-            self._add_spec(new, fresh) for new, fresh in zip(jobs, ulids(len(jobs)), strict=True)
-        ]
+        specs = self._add_specs(jobs)
         await self._open()
         receipts: list[Receipt] = []
         for first in range(0, len(specs), BATCH):
@@ -333,7 +331,21 @@ class Queue(TendedQueue[In, Out]):
             requeue_failed=on_failed == "requeue",
         )
 
-    def _add_spec(self, new: NewJob[In], fresh: str) -> JobSpec:
+    def _add_specs(self, jobs: Sequence[NewJob[In]]) -> list[JobSpec]:
+        """Check and encode jobs handed in together, of one origin.
+
+        An id that comes twice is handed in twice: the second time it is a duplicate.
+        """
+        origin, given = "", set[str | None]()
+        specs = []
+        for new, fresh in zip(jobs, ulids(len(jobs)), strict=True):
+            origin = origin or fresh
+            specs.append(self._add_spec(new, fresh, fresh if new.id in given else origin))
+            if new.id is not None:
+                given.add(new.id)
+        return specs
+
+    def _add_spec(self, new: NewJob[In], fresh: str, origin: str) -> JobSpec:
         job_id = fresh if new.id is None else check_name("job", new.id)
         options = self.defaults if new.options is None else new.options
         if not isinstance(options, JobOptions):
@@ -344,7 +356,7 @@ class Queue(TendedQueue[In, Out]):
             name=self._handler_name(new.name),
             payload=self._encode(job_id, new.data, terms, options.size_limit),
             terms=terms,
-            origin=fresh,
+            origin=origin,
         )
 
     def _handler_name(self, name: str) -> str:

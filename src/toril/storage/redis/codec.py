@@ -294,9 +294,28 @@ FREE_FIELDS: Final = {
 }
 
 
+def unpack_events(blob: bytes) -> tuple[int, list[Any]]:
+    """Unpack a stream entry: its time, and eight fields of each event, one after the other.
+
+    Events alike but for their ids lie there as one: kinds, ids, and the six other fields.
+    """
+    time_ms, packed = unpack(blob)
+    flat: list[Any] = []
+    for at in range(0, len(packed), 8):
+        kind = packed[at]
+        if type(kind) is list:
+            rest = packed[at + 2 : at + 8]
+            for job_id in packed[at + 1]:
+                for one in kind:
+                    flat += (one, job_id, *rest)
+        else:
+            flat += packed[at : at + 8]
+    return time_ms, flat
+
+
 def read_entry(raw_id: bytes, blob: bytes) -> Iterator[Event]:
     """Read the events packed into one stream entry, whose id is the number of its last."""
-    time_ms, flat = unpack(blob)
+    time_ms, flat = unpack_events(blob)
     number = int(raw_id.partition(b"-")[0]) - len(flat) // 8
     for at in range(0, len(flat), 8):
         word, job_id, attempt, name, worker, prev, x, y = flat[at : at + 8]
