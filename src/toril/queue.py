@@ -24,6 +24,7 @@ from typing import (
 )
 
 from toril.clock import Clock, SystemClock, wait_future
+from toril.drafts import Drafts
 from toril.engine.waiter import Waiter
 from toril.errors import (
     InvalidOption,
@@ -45,7 +46,7 @@ from toril.retry import Seconds, to_ms, to_seconds
 from toril.serde import MAX_BYTES, JsonSerde, Serde
 from toril.storage import open_storage
 from toril.storage.protocol import Cancellation, Ending, EndingKind, Feature, Receipt, Storage
-from toril.tend import BATCH, TendedQueue, known_id, to_time
+from toril.tend import TendedQueue, known_id, to_time
 from toril.text import printable, suggest
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ RESULT_TTL_S: Final = 3600.0
 """How long the reliable verbs keep a finished job, unless told otherwise."""
 
 _LAST_LOOK_S: Final = 1.0
+
+_BATCH: Final = 10_000
+"""How many new jobs one call to a storage carries at most."""
 
 OnFailed = Literal["requeue", "keep"]
 T = TypeVar("T")
@@ -275,13 +279,11 @@ class Queue(TendedQueue[In, Out]):
         Everything is checked before the first is sent. A job whose id or dedup key is taken is
         answered by the one that is there.
         """
-        specs = [
-            self._add_spec(new, fresh) for new, fresh in zip(jobs, ulids(len(jobs)), strict=True)
-        ]
+        specs = self._drafts(jobs)
         await self._open()
         receipts: list[Receipt] = []
-        for first in range(0, len(specs), BATCH):
-            receipts += await self._store(specs[first : first + BATCH])
+        for first in range(0, len(specs), _BATCH):
+            receipts += await self._store(specs[first : first + _BATCH])
         there = await self._jobs_there([r.id for r in receipts if not r.created])
         now = self.clock.now_ms()
 
@@ -333,19 +335,36 @@ class Queue(TendedQueue[In, Out]):
             requeue_failed=on_failed == "requeue",
         )
 
-    def _add_spec(self, new: NewJob[In], fresh: str) -> JobSpec:
-        job_id = fresh if new.id is None else check_name("job", new.id)
-        options = self.defaults if new.options is None else new.options
+    def _drafts(self, jobs: Sequence[NewJob[In]]) -> Drafts:
+        """Check and encode jobs handed in together, of one origin.
+
+        An id that comes twice is handed in twice: the second time it is a duplicate.
+        """
+        ids = ulids(len(jobs))
+        origins = ids[:1] * len(ids)
+        names: list[str] = []
+        payloads: list[bytes] = []
+        terms: list[Terms] = []
+        given: set[str] = set()
+        for number, new in enumerate(jobs):
+            if new.id is not None:
+                fresh, ids[number] = ids[number], check_name("job", new.id)
+                if new.id in given:
+                    origins[number] = fresh
+                given.add(new.id)
+            options, chosen = self.defaults, self._terms_for_add
+            if new.options is not None:
+                options = self._job_options(new.options)
+                chosen = self._terms(options, None)
+            names.append(self._handler_name(new.name))
+            payloads.append(self._encode(ids[number], new.data, chosen, options.size_limit))
+            terms.append(chosen)
+        return Drafts(ids, names, payloads, terms, origins)
+
+    def _job_options(self, options: object) -> JobOptions:
         if not isinstance(options, JobOptions):
             raise InvalidOption(f"options={printable(options, 60)}: give JobOptions(…)")
-        terms = self._terms_for_add if new.options is None else self._terms(options, None)
-        return new_spec(
-            id=job_id,
-            name=self._handler_name(new.name),
-            payload=self._encode(job_id, new.data, terms, options.size_limit),
-            terms=terms,
-            origin=fresh,
-        )
+        return options
 
     def _handler_name(self, name: str) -> str:
         """Check the name of a handler; most jobs have that of the one before."""
