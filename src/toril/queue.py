@@ -41,7 +41,7 @@ from toril.job import In, Job, JobSpec, JobStatus, Out, State, Terms
 from toril.late import late, why_late
 from toril.metrics import EnqueueMetrics
 from toril.options import JobOptions, JobOverrides, WaitOverrides
-from toril.quick import new_spec
+from toril.quick import new_job, new_spec
 from toril.retry import Seconds, to_ms, to_seconds
 from toril.serde import MAX_BYTES, JsonSerde, Serde
 from toril.storage import open_storage
@@ -268,10 +268,12 @@ class Queue(TendedQueue[In, Out]):
         self, name: str, data: In, *, id: str | None = None, **options: Unpack[JobOverrides]
     ) -> Job[In, Out]:
         """Hand in a named job; its id is made here, before the first send, unless given."""
-        job_options = self.defaults.override(cast("Mapping[str, object]", options))
-        new = NewJob(name=name, data=data, id=id, options=job_options if options else None)
-        (job,) = await self.add_bulk([new])
-        return job
+        spec = self._add_spec(name, data, id, cast("Mapping[str, object]", options))
+        receipt = await self._hand_in(spec)
+        there = None
+        if not receipt.created:
+            there = (await self._jobs_there([receipt.id])).get(receipt.id)
+        return there or self._added(data, spec, receipt, self.clock.now_ms())
 
     async def add_bulk(self, jobs: Sequence[NewJob[In]]) -> Sequence[Job[In, Out]]:
         """Hand in many named jobs with as few calls as possible; not a transaction.
@@ -290,7 +292,7 @@ class Queue(TendedQueue[In, Out]):
         def describe(number: int) -> Job[In, Out]:
             receipt = receipts[number]
             found = there.get(receipt.id)
-            return found or self._added(jobs[number], specs[number], receipt, now)
+            return found or self._added(jobs[number].data, specs[number], receipt, now)
 
         return Described(len(receipts), describe)
 
@@ -366,6 +368,23 @@ class Queue(TendedQueue[In, Out]):
             raise InvalidOption(f"options={printable(options, 60)}: give JobOptions(…)")
         return options
 
+    def _add_spec(
+        self, name: str, data: In, id: str | None, changes: Mapping[str, object]
+    ) -> JobSpec:
+        options, terms = self.defaults, self._terms_for_add
+        if changes:
+            options = self.defaults.override(changes)
+            terms = self._terms(options, None)
+        origin = ulid()
+        job_id = origin if id is None else check_name("job", id)
+        return new_spec(
+            id=job_id,
+            name=self._handler_name(name),
+            payload=self._encode(job_id, data, terms, options.size_limit),
+            terms=terms,
+            origin=origin,
+        )
+
     def _handler_name(self, name: str) -> str:
         """Check the name of a handler; most jobs have that of the one before."""
         if name is not self._last_name:
@@ -391,7 +410,8 @@ class Queue(TendedQueue[In, Out]):
         return terms
 
     async def _hand_in(self, spec: JobSpec) -> Receipt:
-        await self._open()
+        if not self._opened:
+            await self._open()
         (receipt,) = await self._store([spec])
         return receipt
 
@@ -430,14 +450,14 @@ class Queue(TendedQueue[In, Out]):
             age,
         )
 
-    def _added(self, new: NewJob[In], spec: JobSpec, receipt: Receipt, now_ms: int) -> Job[In, Out]:
+    def _added(self, data: In, spec: JobSpec, receipt: Receipt, now_ms: int) -> Job[In, Out]:
         """Describe a job just added, or one that held the dedup key and is gone already."""
         delayed = receipt.created and receipt.state is State.DELAYED
-        return Job(
+        return new_job(
             id=receipt.id,
             name=spec.name,
             queue=self.name,
-            data=new.data,
+            data=data,
             state=receipt.state or State.COMPLETED,
             terms=spec.terms,
             created_at=to_time(now_ms),

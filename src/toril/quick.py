@@ -7,9 +7,11 @@ with the same slots and no guard is filled, and then becomes one of its kind: fo
 from __future__ import annotations
 
 from dataclasses import fields
+from datetime import datetime
+from types import new_class
 from typing import Any, Final
 
-from toril.job import JobSpec, Terms
+from toril.job import In, Job, JobSpec, State, Terms
 from toril.outcome import Completed, Lease
 
 
@@ -17,12 +19,45 @@ def blank_of(kind: type) -> type[Any]:
     """Make a class whose objects can become such of a frozen, slotted dataclass."""
     if hasattr(kind, "__post_init__"):
         raise TypeError(f"{kind!r} checks its fields, which would be left out")
-    return type("Blank", (), {"__slots__": tuple(one.name for one in fields(kind))})
+    slots = tuple(one.name for one in fields(kind))
+    # With the bases of a generic class as they were written, or its objects are laid out apart.
+    bases = getattr(kind, "__orig_bases__", ())
+    return new_class("Blank", bases, exec_body=lambda names: names.update(__slots__=slots))
 
 
+_Job: Final = blank_of(Job)
 _Spec: Final = blank_of(JobSpec)
 _Lease: Final = blank_of(Lease)
 _Completed: Final = blank_of(Completed)
+
+
+def new_job(
+    *,
+    id: str,
+    name: str,
+    queue: str,
+    data: In,
+    state: State,
+    terms: Terms,
+    created_at: datetime,
+    due_at: datetime | None,
+) -> Job[In, Any]:
+    """Make a `Job` that was never begun."""
+    made = _Job()
+    made.id = id
+    made.name = name
+    made.queue = queue
+    made.data = data
+    made.state = state
+    made.terms = terms
+    made.created_at = created_at
+    made.due_at = due_at
+    made.attempts_made = made.attempts_started = made.stalls = 0
+    made.processed_at = made.finished_at = None
+    made.worker_id = made.progress = made.result = made.error = None
+    made.stacktrace = ()
+    made.__class__ = Job
+    return made  # type: ignore[no-any-return]  # a cast would be a call
 
 
 def new_spec(

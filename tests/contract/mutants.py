@@ -184,7 +184,7 @@ def the_event_of_a_completion_is_lost(
     job_name: str | None = None,
     attempt: int | None = None,
     worker_id: str | None = None,
-    extras: Extras | None = None,
+    extras: Extras = (),
 ) -> None:
     if kind is not EventKind.COMPLETED:
         _append(self, kind, time_ms, job_id, job_name, attempt, worker_id, extras)
@@ -211,7 +211,7 @@ def a_completion_is_told_without_the_change(
 def trimmed_events_are_passed_over_in_silence(
     self: EventLog, after: Cursor, until: Cursor | None, limit: int
 ) -> list[Event]:
-    oldest = Cursor(self._last - len(self._entries))
+    oldest = Cursor(self.dropped)
     return _read(self, max(after, oldest), until, limit)
 
 

@@ -113,7 +113,7 @@ class KeepsKeysForEver(MemoryQueue):
 class SaysNothingOfStarts(MemoryQueue):
     """Changes a state without its event."""
 
-    def _tell(self, kind: EventKind, entry: Entry, now: int, extras: Extras | None = None) -> None:
+    def _tell(self, kind: EventKind, entry: Entry, now: int, extras: Extras = ()) -> None:
         if kind is not EventKind.ACTIVE:
             super()._tell(kind, entry, now, extras)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from toril.job import DEFAULT_TERMS, Dedup, JobSpec, State, Terms
+from toril.job import DEFAULT_TERMS, Dedup, Job, JobSpec, State, Terms
 from toril.outcome import Completed, Failure, Lease
-from toril.quick import blank_of, new_completed, new_lease, new_spec
+from toril.quick import blank_of, new_completed, new_job, new_lease, new_spec
 from toril.storage.protocol import Claimed, Receipt
 from toril.storage.quick import new_claimed, new_receipt
 
@@ -60,6 +61,11 @@ def test_what_is_not_given_has_its_default() -> None:
     assert new_receipt(id="a", created=True, state=state) == Receipt(
         id="a", created=True, state=state
     )
+    now = datetime.fromtimestamp(1, UTC)
+    told: dict[str, Any] = {"id": "a", "name": "n", "queue": "q", "data": 1, "state": state}
+    told |= {"terms": DEFAULT_TERMS, "created_at": now, "due_at": now}
+    assert new_job(**told) == Job(**told)
+    assert type(new_job(**told)) is Job
 
 
 def test_what_was_made_quickly_cannot_be_changed() -> None:

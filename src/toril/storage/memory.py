@@ -119,11 +119,11 @@ class MemoryStorage:
         with self._lock:
             self._check_open()
             shelf = self._queue(queue)
-            before = shelf.log.cursor
+            before = shelf.log.written
             answer = change(shelf, self.clock.now_ms())
             bell = self._bells.get(queue)
             if bell is not None:
-                self._announce(self._queue(queue), bell, news=shelf.log.cursor != before)
+                self._announce(self._queue(queue), bell, news=shelf.log.written != before)
             else:
                 shelf.endings.clear()
             return answer
@@ -261,9 +261,9 @@ class MemoryStorage:
         """End attempts under their leases, then claim the next jobs."""
 
         def change(q: MemoryQueue, now: int) -> Settlement:
-            before = q.log.cursor
+            before = q.log.written
             answers = [q.settle(outcome, now) for outcome in outcomes]
-            settled = q.log.cursor != before
+            settled = q.log.written != before
             batch = EMPTY_BATCH if refill is None else q.claim(refill, now)
             if settled:
                 q.tell_drained(now)
@@ -374,7 +374,7 @@ class MemoryStorage:
 
         def read(q: MemoryQueue, now: int) -> list[str]:
             entry = q.find(job_id, now)
-            return [] if entry is None else entry.logs[start:stop]
+            return [] if entry is None or entry.logs is None else entry.logs[start:stop]
 
         return self._change(queue, read)
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import Final
 
 from toril.job import JobRecord, JobSpec, State
 from toril.outcome import CANCELLED, Failure, Lease
 from toril.storage.protocol import Ending, EndingKind
+
+# To take a member out of its enum costs a look-up in Python.
+_WAITING: Final = State.WAITING
+_ACTIVE: Final = State.ACTIVE
 
 
 class Entry:
@@ -24,11 +29,13 @@ class Entry:
         "lease_until_ms",
         "logs",
         "made",
+        "note",
         "processed_ms",
         "progress",
         "reply",
         "result",
-        "settled",
+        "settled_note",
+        "settled_token",
         "since_ms",
         "spec",
         "stack",
@@ -42,7 +49,7 @@ class Entry:
 
     def __init__(self, spec: JobSpec, now: int) -> None:
         self.spec = spec
-        self.state = State.WAITING
+        self.state = _WAITING
         self.created_ms = now
         self.since_ms = now
         self.due_ms: int | None = None
@@ -54,7 +61,10 @@ class Entry:
         self.finished_ms: int | None = None
         self.worker_id: str | None = None
         self.token: str | None = None
-        self.settled: tuple[str, str] | None = None
+        self.note = ""
+        # Of the lease that was settled last; a tuple would be one more object to keep.
+        self.settled_token: str | None = None
+        self.settled_note = ""
         self.lease_until_ms = 0
         self.cancel_requested = False
         self.reply = spec.reply
@@ -62,17 +72,13 @@ class Entry:
         self.result: bytes | None = None
         self.failure: Failure | None = None
         self.stack: tuple[str, ...] = ()
-        self.logs: list[str] = []
+        self.logs: list[str] | None = None
         # Heap entries carry the ticket they were made with; an older ticket is a dead entry.
         self.ticket = 0
 
     def owned_by(self, lease: Lease) -> bool:
         """Tell whether the lease is the one that is running now."""
-        return (
-            self.state is State.ACTIVE
-            and self.token == lease.token
-            and str(self.started) == lease.note
-        )
+        return self.state is _ACTIVE and self.token == lease.token and self.note == lease.note
 
     def record(self) -> JobRecord:
         """Take a snapshot."""
@@ -135,7 +141,7 @@ class Lines:
             heapq.heappush(self._by_priority, (priority, place, ticket, entry))
             self.prioritized += 1
             return
-        entry.state = State.WAITING
+        entry.state = _WAITING
         self.waiting[entry.spec.id] = entry
         if front:
             self.waiting.move_to_end(entry.spec.id, last=False)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
 from toril.errors import QueueBusy
 from toril.event import EventKind
-from toril.job import FINISHED, PENDING, JobRecord, JobSpec, Keep, State
+from toril.job import FINISHED, KEEP_ALL, PENDING, JobRecord, JobSpec, Keep, State
 from toril.outcome import (
     CANCELLED,
     DONE,
@@ -57,6 +57,17 @@ ENDING_KEPT_MS: Final = 60_000
 WORKER_SEEN_MS: Final = 30_000
 _SWEEP: Final = 8
 
+# What every job goes through: to take a member out of its enum costs a look-up in Python.
+_ACTIVE: Final = State.ACTIVE
+_COMPLETED: Final = State.COMPLETED
+_TELL_ADDED: Final = EventKind.ADDED
+_TELL_WAITING: Final = EventKind.WAITING
+_TELL_ACTIVE: Final = EventKind.ACTIVE
+_TELL_COMPLETED: Final = EventKind.COMPLETED
+_WAS_ACTIVE: Final = State.ACTIVE.value
+_FROM: Final[Mapping[State, Extras]] = {state: (state.value,) for state in State}
+"""The extras of an event that tells where a job was before, and nothing else."""
+
 
 @dataclass(slots=True)
 class _Hold:
@@ -95,7 +106,8 @@ class MemoryQueue:
 
     def enqueue(self, spec: JobSpec, now: int) -> Receipt:
         """Store the job unless its id or dedup key is taken."""
-        self.sweep(now)
+        if self._expiring or self._ghosts:
+            self.sweep(now)
         there = self.find(spec.id, now)
         if there is not None:
             if spec.origin and there.spec.origin == spec.origin:
@@ -104,19 +116,22 @@ class MemoryQueue:
                 there.reply |= spec.reply
                 self._tell(EventKind.DUPLICATED, there, now)
                 return Receipt(id=spec.id, created=False, state=there.state)
-        refusal = self._check_dedup(spec, now)
-        if refusal is not None:
-            return refusal
+        if spec.terms.dedup is not None:
+            refusal = self._check_dedup(spec, now)
+            if refusal is not None:
+                return refusal
         if there is not None:
             self._forget(there)
         return self._create(spec, now)
 
     def _create(self, spec: JobSpec, now: int) -> Receipt:
-        self._ghosts.pop(spec.id, None)
+        if self._ghosts:
+            self._ghosts.pop(spec.id, None)
         entry = Entry(spec, now)
         self.jobs[spec.id] = entry
-        self._take_key(spec, now)
-        self._tell(EventKind.ADDED, entry, now)
+        if spec.terms.dedup is not None:
+            self._take_key(spec, now)
+        self._tell(_TELL_ADDED, entry, now)
         self._line_up(entry, now, spec.terms.delay_ms, front=spec.terms.lifo)
         return new_receipt(id=spec.id, created=True, state=entry.state)
 
@@ -129,13 +144,13 @@ class MemoryQueue:
         holder = self.find(hold.job_id, now)
         replaceable = holder is not None and holder.state is State.DELAYED
         if dedup.replace and replaceable and holder is not None:
-            self._tell(EventKind.REMOVED, holder, now, {"prev": holder.state})
+            self._tell(EventKind.REMOVED, holder, now, _FROM[holder.state])
             self._bury(holder, EndingKind.GONE, now)
             self._forget(holder)
             return None
         if dedup.extend and dedup.ttl_ms is not None:
             hold.until_ms = now + dedup.ttl_ms
-        extras: Extras = {"dedup_id": dedup.key, "other_id": spec.id}
+        extras = (dedup.key, spec.id)
         self.log.append(EventKind.DEDUPLICATED, now, hold.job_id, spec.name, extras=extras)
         if holder is not None:
             holder.reply |= spec.reply
@@ -165,7 +180,7 @@ class MemoryQueue:
         if entry.state is State.ACTIVE:
             entry.cancel_requested |= running
             return Cancellation.REQUESTED if running else Cancellation.PROCESSING
-        self._tell(EventKind.CANCELLED, entry, now, {"prev": entry.state})
+        self._tell(EventKind.CANCELLED, entry, now, _FROM[entry.state])
         self._bury(entry, EndingKind.CANCELLED, now)
         self._forget(entry)
         return Cancellation.CANCELLED
@@ -189,7 +204,7 @@ class MemoryQueue:
                 self._remove(entry, now)
             gone.append(entry is not None)
         if any(gone):
-            self.log.append(EventKind.CLEANED, now, extras={"count": sum(gone)})
+            self.log.append(EventKind.CLEANED, now, extras=(sum(gone),))
         return gone
 
     def _as_seen(self, seen: Seen, now: int) -> Entry | None:
@@ -197,7 +212,7 @@ class MemoryQueue:
         return None if entry is None or entry.finished_ms != seen.finished_ms else entry
 
     def _remove(self, entry: Entry, now: int) -> None:
-        self._tell(EventKind.REMOVED, entry, now, {"prev": entry.state})
+        self._tell(EventKind.REMOVED, entry, now, _FROM[entry.state])
         self._bury(entry, EndingKind.GONE, now)
         self._forget(entry)
 
@@ -234,17 +249,19 @@ class MemoryQueue:
         """Grant again what the token holds, then jobs from the line."""
         self._workers[claim.worker_id] = (now, claim.worker_name)
         self._promote_due(now)
-        jobs = [
-            self._grant_again(entry, claim, now)
-            for entry in self._granted.get(claim.token, {}).values()
-        ]
+        held = self._granted.get(claim.token, {})
+        jobs = [self._grant_again(entry, claim, now) for entry in held.values()]
         want = claim.count - len(jobs)
         room, limited = self._room(want, claim.rate, now)
+        take = self._lines.take
         for _ in range(room):
-            entry = self._lines.take()
+            entry = take()
             if entry is None:
                 break
+            held[entry.spec.id] = entry
             jobs.append(self._start(entry, claim, now))
+        if held:
+            self._granted[claim.token] = held
         self._count_starts(len(jobs) - (claim.count - want), claim.rate, now)
         return Batch(jobs=jobs, limited_for_ms=limited, next_in_ms=self._lines.due_in(now))
 
@@ -286,18 +303,17 @@ class MemoryQueue:
         self._window_used += started
 
     def _start(self, entry: Entry, claim: Claim, now: int) -> Claimed:
-        prev = entry.state
-        entry.state = State.ACTIVE
+        prev = _FROM[entry.state]
+        entry.state = _ACTIVE
         entry.since_ms = now
         entry.processed_ms = now
         entry.started += 1
+        entry.note = str(entry.started)
         entry.token = claim.token
         entry.worker_id = claim.worker_id
         entry.lease_until_ms = now + claim.lease_ms
-        job_id = entry.spec.id
-        self._active[job_id] = entry
-        self._granted.setdefault(claim.token, {})[job_id] = entry
-        self._tell(EventKind.ACTIVE, entry, now, {"prev": prev})
+        self._active[entry.spec.id] = entry
+        self._tell(_TELL_ACTIVE, entry, now, prev)
         return self._grant(entry, now)
 
     def _grant_again(self, entry: Entry, claim: Claim, now: int) -> Claimed:
@@ -307,19 +323,17 @@ class MemoryQueue:
 
     @staticmethod
     def _grant(entry: Entry, now: int) -> Claimed:
+        spec, made, created_ms = entry.spec, entry.made, entry.created_ms
         lease = new_lease(
-            job_id=entry.spec.id,
-            token=entry.token or "",
-            attempt=entry.made + 1,
-            note=str(entry.started),
+            job_id=spec.id, token=entry.token or "", attempt=made + 1, note=entry.note
         )
         return new_claimed(
-            spec=entry.spec,
+            spec=spec,
             lease=lease,
-            created_ms=entry.created_ms,
-            age_ms=now - entry.created_ms,
+            created_ms=created_ms,
+            age_ms=now - created_ms,
             started=entry.started,
-            attempts_made=entry.made,
+            attempts_made=made,
             stalls=entry.stalls,
             doom=None,
         )
@@ -343,14 +357,11 @@ class MemoryQueue:
     def settle(self, outcome: Outcome, now: int) -> Answer:
         """End one attempt under its lease."""
         lease = outcome.lease
-        entry = self.find(lease.job_id, now)
-        if entry is None:
-            return GONE
-        if not entry.owned_by(lease):
-            # A repeated settle whose first reply was lost is our own doing.
-            return DONE if entry.settled == (lease.token, lease.note) else LOST
+        entry = self.jobs.get(lease.job_id)
+        if entry is None or not entry.owned_by(lease):
+            return self._settled(lease, now)
         self._let_go(entry)
-        entry.settled = (lease.token, lease.note)
+        entry.settled_token, entry.settled_note = lease.token, lease.note
         match outcome:
             case Completed():
                 self._complete(entry, outcome.result, now)
@@ -368,12 +379,21 @@ class MemoryQueue:
                 assert_never(outcome)
         return DONE
 
+    def _settled(self, lease: Lease, now: int) -> Answer:
+        """Answer for a lease that is not held."""
+        entry = self.find(lease.job_id, now)
+        if entry is None:
+            return GONE
+        # A repeated settle whose first reply was lost is our own doing.
+        ours = entry.settled_token == lease.token and entry.settled_note == lease.note
+        return DONE if ours else LOST
+
     def _let_go(self, entry: Entry) -> None:
         """Take an active job out of the hands of its owner."""
-        del self._active[entry.spec.id]
-        token = entry.token or ""
+        job_id, token = entry.spec.id, entry.token or ""
+        del self._active[job_id]
         held = self._granted[token]
-        del held[entry.spec.id]
+        del held[job_id]
         if not held:
             del self._granted[token]
         entry.token = None
@@ -382,23 +402,15 @@ class MemoryQueue:
         entry.made += 1
         entry.result = result
         entry.failure = None
-        extras: Extras = {
-            "prev": State.ACTIVE,
-            "result_size": len(result),
-            "duration_ms": now - (entry.processed_ms or now),
-        }
-        self._finish(entry, State.COMPLETED, now)
-        self._tell(EventKind.COMPLETED, entry, now, extras)
+        extras = (_WAS_ACTIVE, len(result), now - (entry.processed_ms or now))
+        self._finish(entry, _COMPLETED, now)
+        self._tell(_TELL_COMPLETED, entry, now, extras)
         self._retain(entry, entry.spec.terms.keep_completed, now)
 
     def _fail(self, entry: Entry, failure: Failure, exhausted: bool, now: int) -> None:
         entry.made += 1
         self._record_failure(entry, failure)
-        extras: Extras = {
-            "prev": State.ACTIVE,
-            "reason": str(failure),
-            "duration_ms": now - (entry.processed_ms or now),
-        }
+        extras = (_WAS_ACTIVE, str(failure), now - (entry.processed_ms or now))
         self._finish(entry, State.FAILED, now)
         self._tell(EventKind.FAILED, entry, now, extras)
         if exhausted:
@@ -408,7 +420,7 @@ class MemoryQueue:
     def _retry(self, entry: Entry, outcome: Retried, now: int) -> None:
         entry.made += 1
         self._record_failure(entry, outcome.failure)
-        extras: Extras = {"reason": str(outcome.failure), "delay_ms": outcome.delay_ms}
+        extras = (str(outcome.failure), outcome.delay_ms)
         self._tell(EventKind.RETRYING, entry, now, extras)
         self._line_up(entry, now, outcome.delay_ms, front=entry.spec.terms.lifo)
 
@@ -449,8 +461,7 @@ class MemoryQueue:
             )
         self._record_failure(entry, failure)
         self._finish(entry, State.FAILED, now)
-        extras: Extras = {"prev": State.ACTIVE, "reason": str(failure)}
-        self._tell(EventKind.FAILED, entry, now, extras)
+        self._tell(EventKind.FAILED, entry, now, (_WAS_ACTIVE, str(failure)))
         self._retain(entry, entry.spec.terms.keep_failed, now)
 
     def leave(self, worker_id: str) -> None:
@@ -479,20 +490,20 @@ class MemoryQueue:
         ignore_priority: bool = False,
     ) -> None:
         """Put a job into the line its delay and priority ask for, and say so."""
-        prev = entry.state if entry.started else None
+        prev = _FROM[entry.state] if entry.started else (None,)
         entry.since_ms = now
         if delay_ms > 0:
             self._lines.delay(entry, now + delay_ms)
-            self._tell(EventKind.DELAYED, entry, now, {"prev": prev, "delay_ms": delay_ms})
+            self._tell(EventKind.DELAYED, entry, now, (*prev, delay_ms))
             return
         self._lines.enter(entry, front=front, ignore_priority=ignore_priority)
-        self._tell(EventKind.WAITING, entry, now, {"prev": prev})
+        self._tell(_TELL_WAITING, entry, now, prev)
 
     def _promote_due(self, now: int) -> None:
         while (entry := self._lines.take_due(now)) is not None:
             entry.since_ms = now
             self._lines.enter(entry)
-            self._tell(EventKind.WAITING, entry, now, {"prev": State.DELAYED})
+            self._tell(EventKind.WAITING, entry, now, _FROM[State.DELAYED])
 
     # -- the finished ----------------------------------------------------------------------
 
@@ -501,14 +512,19 @@ class MemoryQueue:
         entry.since_ms = now
         entry.finished_ms = now
         entry.cancel_requested = False
-        self._finished[state][entry.spec.id] = entry
-        self._release_key(entry)
-        self.endings.append(entry.spec.id)
+        spec = entry.spec
+        self._finished[state][spec.id] = entry
+        if spec.terms.dedup is not None:
+            self._release_key(entry)
+        self.endings.append(spec.id)
 
     def _retain(self, entry: Entry, keep: Keep, now: int) -> None:
         """Apply the retention a finished job asks for, to itself and to its elders."""
-        if entry.spec.terms.result_ttl_ms is not None:
-            self._expire(entry, now + entry.spec.terms.result_ttl_ms)
+        ttl_ms = entry.spec.terms.result_ttl_ms
+        if ttl_ms is not None:
+            self._expire(entry, now + ttl_ms)
+        if keep is KEEP_ALL:
+            return
         shelf = self._finished[entry.state]
         if keep.count is not None:
             while len(shelf) > keep.count:
@@ -580,7 +596,7 @@ class MemoryQueue:
         if not entry.owned_by(lease):
             return LOST
         entry.progress = progress
-        self._tell(EventKind.PROGRESS, entry, now, {"progress": progress.decode()})
+        self._tell(EventKind.PROGRESS, entry, now, (progress.decode(),))
         return DONE
 
     def note_log(self, lease: Lease, line: str, now: int) -> Answer:
@@ -590,9 +606,12 @@ class MemoryQueue:
             return GONE
         if not entry.owned_by(lease):
             return LOST
-        entry.logs.append(line)
-        if len(entry.logs) > entry.spec.terms.keep_logs:
-            del entry.logs[: len(entry.logs) - entry.spec.terms.keep_logs]
+        logs = entry.logs
+        if logs is None:
+            logs = entry.logs = []
+        logs.append(line)
+        if len(logs) > entry.spec.terms.keep_logs:
+            del logs[: len(logs) - entry.spec.terms.keep_logs]
         return DONE
 
     def promote(self, job_id: str, now: int) -> bool:
@@ -603,7 +622,7 @@ class MemoryQueue:
         self._lines.leave(entry)
         entry.since_ms = now
         self._lines.enter(entry)
-        self._tell(EventKind.WAITING, entry, now, {"prev": State.DELAYED})
+        self._tell(EventKind.WAITING, entry, now, _FROM[State.DELAYED])
         return True
 
     def respec(self, job_id: str, change: Callable[[JobSpec], JobSpec], now: int) -> bool:
@@ -647,7 +666,7 @@ class MemoryQueue:
         if reset_attempts:
             entry.made = 0
         self._lines.enter(entry, front=entry.spec.terms.lifo)
-        self._tell(EventKind.WAITING, entry, now, {"prev": prev})
+        self._tell(EventKind.WAITING, entry, now, _FROM[prev])
         return True
 
     def rerun(self, seen: Seen, now: int) -> bool:
@@ -656,9 +675,9 @@ class MemoryQueue:
 
     # -- observe and tend ------------------------------------------------------------------
 
-    def _tell(self, kind: EventKind, entry: Entry, now: int, extras: Extras | None = None) -> None:
+    def _tell(self, kind: EventKind, entry: Entry, now: int, extras: Extras = ()) -> None:
         spec = entry.spec
-        attempt = entry.made + 1 if entry.state is State.ACTIVE else entry.made
+        attempt = entry.made + 1 if entry.state is _ACTIVE else entry.made
         self.log.append(kind, now, spec.id, spec.name, attempt, entry.worker_id, extras)
 
     def counts(self, now: int) -> Counts:
@@ -720,7 +739,7 @@ class MemoryQueue:
         for entry in chosen:
             self._remove(entry, now)
         if chosen:
-            self.log.append(EventKind.CLEANED, now, extras={"count": len(chosen)})
+            self.log.append(EventKind.CLEANED, now, extras=(len(chosen),))
         return [entry.spec.id for entry in chosen]
 
     def destroy(self, queue: str, force: bool) -> MemoryQueue:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring as _quote
 from typing import Final, cast
 
@@ -81,15 +82,13 @@ def options_of(spec: JobSpec) -> Options:
 
 def write_options(specs: Iterable[JobSpec]) -> Iterator[str]:
     """Write the options of jobs as JSON."""
-    # Jobs added together mostly share one object; to write it for each is dear.
+    # Jobs added together mostly share one object; to look it up for each is dear.
     terms: Terms | None = None
     head = inner = ""
     for spec in specs:
         if spec.terms is not terms:
             terms = spec.terms
-            options = dict(write_terms(terms))
-            inner = dumps(options.pop(PRIVATE, {}))[1:-1]
-            head = dumps(options)[:-1]
+            head, inner = _frame(terms)
         private = inner
         if spec.origin:
             private += f',"o":{_quote(spec.origin)}'
@@ -97,6 +96,14 @@ def write_options(specs: Iterable[JobSpec]) -> Iterator[str]:
             private += ',"w":1'
         tail = f',"{PRIVATE}":{{{private.removeprefix(",")}}}' if private else ""
         yield clean(f'{head},"jobId":{_quote(spec.id)}{tail}}}')
+
+
+@lru_cache(maxsize=1024)
+def _frame(terms: Terms) -> tuple[str, str]:
+    """Write what jobs of the same terms have in common: their options, and our private ones."""
+    options = dict(write_terms(terms))
+    inner = dumps(options.pop(PRIVATE, {}))[1:-1]
+    return dumps(options)[:-1], inner
 
 
 def check_payload(what: str, payload: bytes) -> str:

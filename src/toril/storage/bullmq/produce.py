@@ -69,9 +69,18 @@ class Produce(Link):
         for spec in jobs:
             if not spec.payload.isascii():
                 codec.check_payload(f"data of job {spec.id!r}", spec.payload)
-        receipts = await self._add_all(keys, queue, jobs)
+        if len(jobs) == 1 and self._is_plain(jobs[0]) and self.takes("add", queue):
+            receipts = await self._add_alone(keys, queue, jobs)
+        else:
+            receipts = await self._add_all(keys, queue, jobs)
         await self.secure(queue)
         return receipts
+
+    async def _add_alone(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
+        """Add a plain job that nothing else is under way with."""
+        flags = await self.own("add", queue, *_added(jobs))
+        receipts, left = self._read_flags(queue, jobs, flags)
+        return receipts if not left else await self._add_officially(keys, queue, left)
 
     async def _add_all(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
         """Add jobs in pieces; some are written and sent while the server works on others.
@@ -109,18 +118,23 @@ class Produce(Link):
         left: list[JobSpec] = []
         while flights and (wait_for > 0 or left):
             (flags,) = await flights[0].sending
-            jobs = flights.popleft().jobs
+            added, others = self._read_flags(queue, flights.popleft().jobs, flags)
             wait_for -= 1
-            if flags[:1] == b"b":
-                self.refuses("add", queue)
-            done = len(flags.rstrip(b"0b"))
-            receipts += [
-                new_receipt(id=spec.id, created=True, state=State.WAITING) for spec in jobs[:done]
-            ]
-            left += jobs[done:]
+            receipts += added
+            left += others
         for some in chunks(left, _ADDED_AT_ONCE):
             receipts += await self._add_officially(keys, queue, some)
         return receipts
+
+    def _read_flags(
+        self, queue: str, jobs: Sequence[JobSpec], flags: bytes
+    ) -> tuple[list[Receipt], Sequence[JobSpec]]:
+        """Tell the jobs that the batch script added from those it left."""
+        if flags[:1] == b"b":
+            self.refuses("add", queue)
+        done = len(flags.rstrip(b"0b"))
+        added = [new_receipt(id=one.id, created=True, state=State.WAITING) for one in jobs[:done]]
+        return added, jobs[done:]
 
     def _pieces(self, queue: str, jobs: Sequence[JobSpec]) -> Iterator[Piece]:
         """Cut jobs into pieces: runs of plain ones, and what is between them."""

@@ -189,23 +189,26 @@ class RedisStorage:
     def _base(self, queue: str) -> str:
         return base_of(self.address.prefix, queue)
 
-    async def _run(
+    def _run(
         self,
         name: str,
         queue: str,
         *args: Argument,
         durable: bool = False,
         again: Argument | None = None,
-    ) -> Any:
-        return await self._client.run(
+    ) -> Awaitable[Any]:
+        return self._client.run(
             script(name), self._base(queue), self.now_ms, *args, durable=durable, again=again
         )
 
-    async def _register(self, queue: str, again: bool = False) -> None:
+    def _is_registered(self, queue: str) -> bool:
+        """Tell whether the queue was entered into the list of queues a short while ago."""
+        entered = self._registered.get(queue)
+        return entered is not None and entered > self.clock.monotonic() - _REGISTERED_S
+
+    async def _register(self, queue: str) -> None:
         """Enter the queue into the list of queues; refuse a layout newer than ours."""
         now = self.clock.monotonic()
-        if not again and self._registered.get(queue, float("-inf")) > now - _REGISTERED_S:
-            return
         for twin in twins_of(self.address, queue):
             check_twin(self.address, queue, twin, await self._client.exists(twin))
         meta = self._base(queue) + "meta"
@@ -221,11 +224,13 @@ class RedisStorage:
     async def enqueue(self, queue: str, jobs: Sequence[JobSpec]) -> Sequence[Receipt]:
         """Store each job unless its id or dedup key is taken."""
         self._check_open()
-        if jobs:
+        if not jobs:
+            return ()
+        if not self._is_registered(queue):
             await self._register(queue)
         if len(jobs) > CHUNK:
             return await self._enqueue_many(queue, jobs)
-        return await _receipts(jobs, self._hand_in(queue, jobs)) if jobs else ()
+        return _receipts(jobs, await self._hand_in(queue, jobs))
 
     async def _hand_in(self, queue: str, jobs: Sequence[JobSpec]) -> list[bytes]:
         args = self._intake.pack(jobs)
@@ -236,7 +241,7 @@ class RedisStorage:
             answers = cast("list[bytes]", await self._run("enqueue", queue, *args, durable=True))
             if answers[-1] == b"?":  # everything was deleted, the list of queues too
                 answers.pop()
-                await self._register(queue, again=True)
+                await self._register(queue)
         except BaseException:
             for job_id in awaited:
                 self._mailbox(queue).forgive(job_id)
@@ -256,9 +261,11 @@ class RedisStorage:
                 calls.append((some, asyncio.create_task(self._hand_in(queue, some))))
                 await asyncio.sleep(0)  # it goes out; the next are packed while the server works
                 while len(calls) > _UNDER_WAY:
-                    receipts += await _receipts(*calls.popleft())
+                    sent, call = calls.popleft()
+                    receipts += _receipts(sent, await call)
             while calls:
-                receipts += await _receipts(*calls.popleft())
+                sent, call = calls.popleft()
+                receipts += _receipts(sent, await call)
         finally:
             for _, call in calls:
                 call.cancel()
@@ -568,7 +575,7 @@ class RedisStorage:
     async def pause(self, queue: str, paused: bool) -> None:
         """Stop or resume handing out jobs."""
         self._check_open()
-        await self._register(queue, again=True)
+        await self._register(queue)
         await self._run("pause", queue, int(paused))
 
     async def purge(
@@ -752,8 +759,7 @@ class RedisStorage:
         return flags
 
 
-async def _receipts(specs: Sequence[JobSpec], call: Awaitable[list[bytes]]) -> list[Receipt]:
-    answers = await call
+def _receipts(specs: Sequence[JobSpec], answers: Sequence[bytes]) -> list[Receipt]:
     return [_receipt(spec.id, answer) for spec, answer in zip(specs, answers, strict=True)]
 
 
