@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
 
@@ -15,7 +15,6 @@ import msgpack
 from toril.ids import token
 from toril.job import JobRecord, JobSpec, State, Terms
 from toril.outcome import CANCELLED, Failure
-from toril.resp.replies import Argument
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
 from toril.storage.bullmq.keys import Keys
@@ -55,7 +54,7 @@ class Flight(NamedTuple):
 
     jobs: Sequence[JobSpec]
     sending: asyncio.Task[list[Any]]
-    last: tuple[Argument, Argument]
+    last: tuple[str, str]
 
 
 class Produce(Link):
@@ -87,11 +86,12 @@ class Produce(Link):
                     receipts += await self._land(keys, queue, flights)
                     receipts += await self._add_officially(keys, queue, piece.jobs)
                     continue
-                guard = flights[-1].last if flights else ()
-                args = _added(piece.jobs)
-                command = await self.own_command("add", queue, *args, *guard)
+                guard = flights[-1].last if flights else ("", "")
+                options = list(codec.write_options(piece.jobs))
+                args = _added(piece.jobs, options, guard)
+                command = await self.own_command("add", queue, *args)
                 sending = asyncio.create_task(self.pipe(queue, [command]))
-                flights.append(Flight(piece.jobs, sending, (args[-4], args[-1])))
+                flights.append(Flight(piece.jobs, sending, (piece.jobs[-1].id, options[-1])))
                 await asyncio.sleep(0)  # it goes out
                 if len(flights) >= _UNDER_WAY:
                     receipts += await self._land(keys, queue, flights, wait_for=1)
@@ -108,12 +108,12 @@ class Produce(Link):
         receipts: list[Receipt] = []
         left: list[JobSpec] = []
         while flights and (wait_for > 0 or left):
-            (flags,) = await flights[0].sending
+            (added,) = await flights[0].sending
             jobs = flights.popleft().jobs
             wait_for -= 1
-            if flags[:1] == b"b":
+            if added < 0:
                 self.refuses("add", queue)
-            done = len(flags.rstrip(b"0b"))
+            done = max(0, added)
             receipts += [
                 new_receipt(id=spec.id, created=True, state=State.WAITING) for spec in jobs[:done]
             ]
@@ -300,11 +300,26 @@ def is_plain_by(terms: Terms) -> bool:
     return not (terms.delay_ms or terms.priority or terms.lifo or terms.dedup)
 
 
-def _added(jobs: Sequence[JobSpec]) -> list[str | bytes]:
-    parts: list[str | bytes] = []
-    for spec, options in zip(jobs, codec.write_options(jobs), strict=True):
-        parts += (spec.id, codec.clean(spec.name), spec.payload, options)
-    return parts
+def _added(
+    jobs: Sequence[JobSpec], options: Sequence[str], guard: tuple[str, str]
+) -> list[str | bytes]:
+    ids, names = [spec.id for spec in jobs], [spec.name for spec in jobs]
+    return added_arguments(ids, names, [spec.payload for spec in jobs], options, guard)
+
+
+def added_arguments(
+    ids: Sequence[str],
+    names: Sequence[str],
+    payloads: Sequence[bytes],
+    options: Sequence[str],
+    guard: tuple[str, str] = ("", ""),
+) -> list[str | bytes]:
+    """Write the arguments of the batch script that adds jobs; mostly they share one name."""
+    columns: list[Sequence[str | bytes]] = [ids, payloads, options]
+    shared = names[0] if names.count(names[0]) == len(names) else ""
+    if not shared:
+        columns.append([codec.clean(name) for name in names])
+    return [*guard, codec.clean(shared), *chain.from_iterable(zip(*columns, strict=True))]
 
 
 def first_state(spec: JobSpec) -> State:
