@@ -98,7 +98,7 @@ class BulkWriter:
             )
             commands.append(("EVALSHA", own("add").sha, 1, self._keys.base, now, *args))
         done = zip(chunks(plain, _AT_ONCE), self._send(commands), strict=True)
-        return [at for batch, added in done for at in batch[max(0, added) :]]
+        return [at for batch, (added, _) in done for at in batch[max(0, added) :]]
 
     def _ask(self, rows: Rows, some: Sequence[int]) -> tuple[list[int], list[int]]:
         """Tell those whose id is free from those that are there and not ours."""

@@ -20,7 +20,7 @@ from toril.storage.bullmq.codes import refused
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
 from toril.storage.bullmq.scripts import Command, call
-from toril.storage.bullmq.waits import Endings
+from toril.storage.bullmq.waits import Endings, Told
 from toril.storage.protocol import Cancellation, Ending, EndingKind, Receipt, Removal
 from toril.storage.quick import new_receipt
 
@@ -53,7 +53,7 @@ class Flight(NamedTuple):
     """A call of the batch script that is under way; `last`: id and options of its last job."""
 
     jobs: Sequence[JobSpec]
-    sending: asyncio.Task[list[Any]]
+    sending: asyncio.Task[int]
     last: tuple[str, str]
 
 
@@ -88,9 +88,12 @@ class Produce(Link):
                     continue
                 guard = flights[-1].last if flights else ("", "")
                 options = list(codec.write_options(piece.jobs))
-                args = _added(piece.jobs, options, guard)
-                command = await self.own_command("add", queue, *args)
-                sending = asyncio.create_task(self.pipe(queue, [command]))
+                adding = self._add_plain(queue, piece.jobs, options, guard)
+                if len(piece.jobs) == len(jobs):  # no other piece to go out meanwhile
+                    done = await adding
+                    left = await self._add_officially(keys, queue, jobs[done:])
+                    return _created(jobs[:done]) + left
+                sending = asyncio.create_task(adding)
                 flights.append(Flight(piece.jobs, sending, (piece.jobs[-1].id, options[-1])))
                 await asyncio.sleep(0)  # it goes out
                 if len(flights) >= _UNDER_WAY:
@@ -101,6 +104,23 @@ class Produce(Link):
                 flight.sending.cancel()
             await asyncio.gather(*(one.sending for one in flights), return_exceptions=True)
 
+    async def _add_plain(
+        self, queue: str, jobs: Sequence[JobSpec], options: Sequence[str], guard: tuple[str, str]
+    ) -> int:
+        """Call the batch script; tell how many of the jobs it added."""
+        awaited = [spec.id for spec in jobs if spec.reply]
+        endings = self._endings_of(queue) if awaited else None
+        if endings is not None:
+            endings.expect(awaited)
+        reply = await self.own("add", queue, *_added(jobs, options, guard))
+        added, event = cast("tuple[int, bytes]", reply)
+        if added < 0:
+            self.refuses("add", queue)
+        if endings is not None:
+            for job_id in awaited:
+                endings.begin(job_id, event if added == len(jobs) else None)
+        return max(0, added)
+
     async def _land(
         self, keys: Keys, queue: str, flights: deque[Flight], wait_for: int = _UNDER_WAY
     ) -> list[Receipt]:
@@ -108,15 +128,10 @@ class Produce(Link):
         receipts: list[Receipt] = []
         left: list[JobSpec] = []
         while flights and (wait_for > 0 or left):
-            (added,) = await flights[0].sending
+            done = await flights[0].sending
             jobs = flights.popleft().jobs
             wait_for -= 1
-            if added < 0:
-                self.refuses("add", queue)
-            done = max(0, added)
-            receipts += [
-                new_receipt(id=spec.id, created=True, state=State.WAITING) for spec in jobs[:done]
-            ]
+            receipts += _created(jobs[:done])
             left += jobs[done:]
         for some in chunks(left, _ADDED_AT_ONCE):
             receipts += await self._add_officially(keys, queue, some)
@@ -155,6 +170,8 @@ class Produce(Link):
         self, keys: Keys, queue: str, jobs: Sequence[JobSpec]
     ) -> list[Receipt]:
         """Add jobs by the official scripts, each in a transaction, in one pipeline."""
+        if not jobs:
+            return []
         commands = [
             command for spec in jobs for command in await self._transaction(keys, queue, spec)
         ]
@@ -276,10 +293,7 @@ class Produce(Link):
 
     async def finished(self, queue: str, ids: Sequence[str], block_ms: int) -> Sequence[Ending]:
         """Return the endings known now, or wait for the first one."""
-        endings = self._endings.get(queue)
-        if endings is None:
-            key = self.keys(queue).of("events")
-            endings = self._endings[queue] = Endings(self.client, key)
+        endings = self._endings_of(queue)
         asked = list(dict.fromkeys(ids))
 
         async def ask() -> Sequence[Ending]:
@@ -294,10 +308,21 @@ class Produce(Link):
         deadline = self.clock.monotonic() + block_ms / 1000
         return await endings.wait(asked, self.clock, deadline, ask)
 
+    def _endings_of(self, queue: str) -> Endings:
+        endings = self._endings.get(queue)
+        if endings is None:
+            key = self.keys(queue).of("events")
+            endings = self._endings[queue] = Endings(self.client, key)
+        return endings
+
 
 def is_plain_by(terms: Terms) -> bool:
     """Whether jobs of these terms are nothing but put at the end of the line."""
     return not (terms.delay_ms or terms.priority or terms.lifo or terms.dedup)
+
+
+def _created(jobs: Sequence[JobSpec]) -> list[Receipt]:
+    return [new_receipt(id=spec.id, created=True, state=State.WAITING) for spec in jobs]
 
 
 def _added(
@@ -362,7 +387,7 @@ def read_found(job_id: str, found: Sequence[Any] | None) -> JobRecord | None:
     return codec.read_record(job_id, codec.fields_of(flat), codec.STATES[state], due_ms)
 
 
-def _ending(job_id: str, answer: Sequence[Any], told: tuple[bytes, ...] | None) -> Ending:
+def _ending(job_id: str, answer: Sequence[Any], told: Told | None) -> Ending:
     kind: bytes = answer[0]
     value: Any = answer[1] if len(answer) > 1 else None
     if kind == b"completed":
@@ -372,8 +397,8 @@ def _ending(job_id: str, answer: Sequence[Any], told: tuple[bytes, ...] | None) 
     if value is not None:
         word, *rest = cast("list[bytes]", msgpack.unpackb(value, raw=True))
         return _left(job_id, word, rest)
-    if told is not None and told[0] in (b"completed", b"failed"):
-        return _left(job_id, told[0], list(told[1:]))
+    if told is not None and told.kind in (b"completed", b"failed"):
+        return _left(job_id, told.kind, [told.value])
     return Ending(id=job_id, kind=EndingKind.GONE)
 
 

@@ -158,7 +158,8 @@ class Work(Repeats, Crew):
         if self.takes("finish", queue) and claim.rate is None:
             more = True
             while more and (want := claim.count - len(catch.jobs)) > 0:
-                groups = [()] if want <= BATCH else [(), ()]
+                # Two at once only where there are many: who was idle mostly finds one job.
+                groups = [()] if want <= BATCH or not catch.jobs else [(), ()]
                 more = await self.finish(queue, groups, claim, catch)
             if not catch.rest or len(catch.jobs) >= claim.count:
                 return

@@ -5,14 +5,14 @@
 --           job is there, these are left too
 -- ARGV[4]   the name of all jobs, or '' if each comes with its own
 -- ARGV[5…]  id, data, options as JSON, and the name if it is its own
--- Returns how many jobs were added, -1 if the queue is why there are none
+-- Returns {how many jobs were added or -1 if the queue is why there are none, id of the last event}
 -- Events: added, waiting
 local args, events, shared = ARGV, base .. 'events', ARGV[4]
 local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'opts.maxLenEvents')
-if attributes[1] or attributes[2] then return -1 end
-if args[2] ~= '' and call('HGET', base .. args[2], 'opts') ~= args[3] then return 0 end
+if attributes[1] or attributes[2] then return {-1, ''} end
+if args[2] ~= '' and call('HGET', base .. args[2], 'opts') ~= args[3] then return {0, ''} end
 local size = shared == '' and 4 or 3
-local count, jobs, ids, seen = (#args - 4) / size, {}, {}, {}
+local count, jobs, ids, seen, last = (#args - 4) / size, {}, {}, {}, ''
 for number = 1, count do jobs[number] = base .. args[5 + (number - 1) * size] end
 local taken = call('EXISTS', unpack(jobs)) > 0
 local timed = call('EXISTS', base .. 'toril-ttl') == 1
@@ -24,7 +24,7 @@ for number, job in ipairs(jobs) do
   call('HSET', job, 'name', name, 'data', args[at + 1], 'opts', args[at + 2],
     'timestamp', args[1], 'delay', '0', 'priority', '0')
   call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
-  call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
+  last = call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
   ids[number], seen[id] = id, true
 end
 if #ids > 0 then
@@ -34,4 +34,4 @@ if #ids > 0 then
   call('LPUSH', base .. 'wait', unpack(ids))
   ring()
 end
-return #ids
+return {#ids, last}
