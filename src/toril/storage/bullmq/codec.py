@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring as _quote
 from typing import Final, cast
 
@@ -80,16 +81,12 @@ def options_of(spec: JobSpec) -> Options:
 
 def write_options(specs: Iterable[JobSpec]) -> Iterator[str]:
     """Write the options of jobs as JSON."""
-    # Jobs added together mostly share one object; to write it for each is dear.
     terms: Terms | None = None
     head = inner = ""
     for spec in specs:
         if spec.terms is not terms:
             terms = spec.terms
-            options = dict(write_terms(terms))
-            private = dumps(options.pop(PRIVATE, {}))[1:-1]
-            inner = private and f"{private},"
-            head = f'{dumps(options)[:-1]},"jobId":'
+            head, inner = _options_shared(terms)
         if spec.origin:
             waits = ',"w":1' if spec.reply else ""
             tail = f',"{PRIVATE}":{{{inner}"o":{_quote(spec.origin)}{waits}}}}}'
@@ -98,6 +95,14 @@ def write_options(specs: Iterable[JobSpec]) -> Iterator[str]:
             tail = f',"{PRIVATE}":{{{rest.removesuffix(",")}}}}}' if rest else "}"
         text = f"{head}{_quote(spec.id)}{tail}"
         yield text if text.isascii() else clean(text)
+
+
+@lru_cache(maxsize=1024)
+def _options_shared(terms: Terms) -> tuple[str, str]:
+    """Write what the options of jobs with the same terms begin with: all of them, and our own."""
+    options = dict(write_terms(terms))
+    private = dumps(options.pop(PRIVATE, {}))[1:-1]
+    return f'{dumps(options)[:-1]},"jobId":', private and f"{private},"
 
 
 def check_payload(what: str, payload: bytes) -> str:
