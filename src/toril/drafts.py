@@ -15,7 +15,7 @@ from toril.quick import new_spec
 class Drafts(Sequence[JobSpec]):
     """Specs in columns of equal length; a slice is as lazy as the whole."""
 
-    __slots__ = ("_ids", "_made", "_names", "_origins", "_payloads", "_terms")
+    __slots__ = ("_fresh", "_ids", "_made", "_names", "_origins", "_payloads", "_terms")
 
     def __init__(
         self,
@@ -24,12 +24,14 @@ class Drafts(Sequence[JobSpec]):
         payloads: Sequence[bytes],
         terms: Sequence[Terms],
         origins: Sequence[str],
+        fresh: Sequence[bool],
     ) -> None:
         self._ids = ids
         self._names = names
         self._payloads = payloads
         self._terms = terms
         self._origins = origins
+        self._fresh = fresh
         self._made: list[JobSpec] | None = None
 
     def __repr__(self) -> str:
@@ -53,14 +55,22 @@ class Drafts(Sequence[JobSpec]):
                 self._payloads[at],
                 self._terms[at],
                 self._origins[at],
+                self._fresh[at],
             )
         return self._specs()[at]
 
     def _specs(self) -> list[JobSpec]:
         if self._made is None:
-            columns = (self._ids, self._names, self._payloads, self._terms, self._origins)
             self._made = [
-                new_spec(id=i, name=n, payload=p, terms=t, origin=o)
-                for i, n, p, t, o in zip(*columns, strict=True)
+                new_spec(id=i, name=n, payload=p, terms=t, origin=o, fresh=f)
+                for i, n, p, t, o, f in zip(
+                    self._ids,
+                    self._names,
+                    self._payloads,
+                    self._terms,
+                    self._origins,
+                    self._fresh,
+                    strict=True,
+                )
             ]
         return self._made

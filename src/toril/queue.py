@@ -343,17 +343,17 @@ class Queue(TendedQueue[In, Out]):
         An id that comes twice is handed in twice: the second time it is a duplicate.
         """
         ids = ulids(len(jobs))
-        origins = ids[:1] * len(ids)
+        origins, made = ids[:1] * len(ids), [True] * len(ids)
         names: list[str] = []
         payloads: list[bytes] = []
         terms: list[Terms] = []
         given: set[str] = set()
         for number, new in enumerate(jobs):
             if new.id is not None:
-                fresh, ids[number] = ids[number], check_name("job", new.id)
                 if new.id in given:
-                    origins[number] = fresh
+                    origins[number] = ids[number]
                 given.add(new.id)
+                ids[number], made[number] = check_name("job", new.id), False
             options, chosen = self.defaults, self._terms_for_add
             if new.options is not None:
                 options = self._job_options(new.options)
@@ -361,7 +361,7 @@ class Queue(TendedQueue[In, Out]):
             names.append(self._handler_name(new.name))
             payloads.append(self._encode(ids[number], new.data, chosen, options.size_limit))
             terms.append(chosen)
-        return Drafts(ids, names, payloads, terms, origins)
+        return Drafts(ids, names, payloads, terms, origins, made)
 
     def _job_options(self, options: object) -> JobOptions:
         if not isinstance(options, JobOptions):
@@ -383,6 +383,7 @@ class Queue(TendedQueue[In, Out]):
             payload=self._encode(job_id, data, terms, options.size_limit),
             terms=terms,
             origin=origin,
+            fresh=id is None,
         )
 
     def _handler_name(self, name: str) -> str:

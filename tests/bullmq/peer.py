@@ -187,7 +187,7 @@ class NodeQueue:
         await self.ask("work", **command, **settings)
         return NodeWorker(self, name)
 
-    async def listen(self, since: str = "$") -> None:
+    async def listen(self, since: str = "0-0") -> None:
         """Collect events from now on, or since a stream id."""
         await self.ask("listen", **{"from": since})
 

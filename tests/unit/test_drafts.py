@@ -9,7 +9,8 @@ from toril.job import DEFAULT_TERMS, JobSpec
 def drafts(count: int) -> Drafts:
     ids = [f"id-{number}" for number in range(count)]
     payloads = [str(number).encode() for number in range(count)]
-    return Drafts(ids, ["job"] * count, payloads, [DEFAULT_TERMS] * count, ["here"] * count)
+    columns = (["job"] * count, payloads, [DEFAULT_TERMS] * count, ["here"] * count)
+    return Drafts(ids, *columns, [True] * count)
 
 
 def spec(number: int) -> JobSpec:
@@ -20,6 +21,7 @@ def spec(number: int) -> JobSpec:
 def test_drafts_are_the_specs_of_their_columns() -> None:
     assert list(drafts(3)) == [spec(0), spec(1), spec(2)]
     assert drafts(3)[-1] == spec(2)
+    assert drafts(3)[-1].fresh
     assert len(drafts(3)) == 3
     assert spec(1) in drafts(3)
 
