@@ -188,7 +188,7 @@ class NodeQueue:
         return NodeWorker(self, name)
 
     async def listen(self, since: str = "0-0") -> None:
-        """Collect events from now on, or since a stream id."""
+        """Collect all events, or those after a stream id."""
         await self.ask("listen", **{"from": since})
 
     async def heard(self, event: str, job_id: str | None = None) -> list[dict[str, Json]]:
