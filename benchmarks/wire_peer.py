@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from string import ascii_lowercase
 from typing import Any, Final
 
 from hiredis import Reader
@@ -24,16 +25,18 @@ from toril.resp.url import parse_url
 from toril.resp.wire import pack
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.keys import Keys, keys_of
+from toril.storage.bullmq.leases import Fate
 from toril.storage.bullmq.link import ENDING_KEPT_MS, chunks
 from toril.storage.bullmq.official import own, scripts
-from toril.storage.bullmq.produce import add_command
+from toril.storage.bullmq.produce import add_command, added_arguments
 from toril.storage.bullmq.scripts import Command, call
-from toril.storage.bullmq.work import BATCH, Ended
+from toril.storage.bullmq.work import BATCH, Ended, ended_arguments
 
 LEASE_MS: Final = 30_000
 UNDER_WAY: Final = 100
 """Jobs whose commands may be without a reply."""
 WORKER: Final = "ceiling"
+KEPT: Final = Fate(plain=True, kept=True, ttl_ms=None, for_good=True, waits=False, bare=True)
 
 
 class Wire:
@@ -73,9 +76,12 @@ class Wire:
 def batch_add(keys: Keys, specs: Sequence[JobSpec], now_ms: int) -> Iterator[Command]:
     """Write the calls of our own script that add jobs."""
     for some in chunks(specs, BATCH):
-        args: list[str | bytes] = []
-        for spec in some:
-            args += (spec.id, spec.name, spec.payload, codec.dumps(codec.options_of(spec)))
+        args = added_arguments(
+            [spec.id for spec in some],
+            [spec.name for spec in some],
+            [spec.payload for spec in some],
+            list(codec.write_options(some)),
+        )
         yield ("EVALSHA", own("add").sha, 1, keys.base, now_ms, *args)
 
 
@@ -94,10 +100,11 @@ def batch_drain(
         args: list[str | bytes | int] = [LEASE_MS, WORKER, f"{number}.", len(fetched)]
         args += (ENDING_KEPT_MS, "", "", "")
         ended = groups[number - behind] if number >= behind else ()
-        for at, spec in enumerate(ended, 1):
-            lease = Lease(job_id=spec.id, token=f"{number - behind}.{at}", attempt=1)
-            one = Ended(lease=lease, result=_result(spec), kept=True, ttl_ms=None, ending=b"")
-            args += one.arguments()
+        done: list[Ended] = []
+        for letter, spec in zip(ascii_lowercase, ended, strict=False):
+            lease = Lease(job_id=spec.id, token=f"{number - behind}.{letter}", attempt=1)
+            done.append(Ended(lease=lease, result=_result(spec), fate=KEPT, ending=b""))
+        args += ended_arguments(done)
         yield ("EVALSHA", own("finish").sha, 1, keys.base, now_ms, *args)
 
 

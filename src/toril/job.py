@@ -124,7 +124,8 @@ class JobSpec:
 
     `origin` is minted once per hand-in, so that a repeated `enqueue` whose first reply was
     lost is recognised. `reply` announces that the caller will ask `finished` for this job.
-    `requeue_failed` lets the job replace a failed one of the same id.
+    `requeue_failed` lets the job replace a failed one of the same id. `fresh`: the id was made
+    for this hand-in, and a storage that counts its jobs may give it a number instead.
     """
 
     id: str
@@ -134,6 +135,7 @@ class JobSpec:
     origin: str = ""
     reply: bool = False
     requeue_failed: bool = False
+    fresh: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from typing import (
 )
 
 from toril.clock import Clock, SystemClock, wait_future
+from toril.drafts import Drafts
 from toril.engine.waiter import Waiter
 from toril.errors import (
     InvalidOption,
@@ -45,7 +46,7 @@ from toril.retry import Seconds, to_ms, to_seconds
 from toril.serde import MAX_BYTES, JsonSerde, Serde
 from toril.storage import open_storage
 from toril.storage.protocol import Cancellation, Ending, EndingKind, Feature, Receipt, Storage
-from toril.tend import BATCH, TendedQueue, known_id, to_time
+from toril.tend import TendedQueue, known_id, to_time
 from toril.text import printable, suggest
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ RESULT_TTL_S: Final = 3600.0
 """How long the reliable verbs keep a finished job, unless told otherwise."""
 
 _LAST_LOOK_S: Final = 1.0
+
+_BATCH: Final = 10_000
+"""How many new jobs one call to a storage carries at most."""
 
 OnFailed = Literal["requeue", "keep"]
 T = TypeVar("T")
@@ -264,9 +268,7 @@ class Queue(TendedQueue[In, Out]):
         self, name: str, data: In, *, id: str | None = None, **options: Unpack[JobOverrides]
     ) -> Job[In, Out]:
         """Hand in a named job; its id is made here, before the first send, unless given."""
-        changes = cast("Mapping[str, object]", options)
-        chosen = self.defaults.override(changes) if changes else None
-        spec = self._add_spec(name, data, id, chosen, ulid())
+        spec = self._add_spec(name, data, id, cast("Mapping[str, object]", options))
         receipt = await self._hand_in(spec)
         there = None
         if not receipt.created:
@@ -279,14 +281,11 @@ class Queue(TendedQueue[In, Out]):
         Everything is checked before the first is sent. A job whose id or dedup key is taken is
         answered by the one that is there.
         """
-        specs = [
-            self._add_spec(new.name, new.data, new.id, new.options, fresh)
-            for new, fresh in zip(jobs, ulids(len(jobs)), strict=True)
-        ]
+        specs = self._drafts(jobs)
         await self._open()
         receipts: list[Receipt] = []
-        for first in range(0, len(specs), BATCH):
-            some = specs[first : first + BATCH]
+        for first in range(0, len(specs), _BATCH):
+            some = specs[first : first + _BATCH]
             answers = await self.storage.enqueue(self.name, some)
             self._count(some, answers)
             receipts += answers
@@ -341,20 +340,53 @@ class Queue(TendedQueue[In, Out]):
             requeue_failed=on_failed == "requeue",
         )
 
-    def _add_spec(
-        self, name: str, data: In, id: str | None, chosen: JobOptions | None, fresh: str
-    ) -> JobSpec:
-        job_id = fresh if id is None else check_name("job", id)
-        options = self.defaults if chosen is None else chosen
+    def _drafts(self, jobs: Sequence[NewJob[In]]) -> Drafts:
+        """Check and encode jobs handed in together, of one origin.
+
+        An id that comes twice is handed in twice: the second time it is a duplicate.
+        """
+        ids = ulids(len(jobs))
+        origins, made = ids[:1] * len(ids), [True] * len(ids)
+        names: list[str] = []
+        payloads: list[bytes] = []
+        terms: list[Terms] = []
+        given: set[str] = set()
+        for number, new in enumerate(jobs):
+            if new.id is not None:
+                if new.id in given:
+                    origins[number] = ids[number]
+                given.add(new.id)
+                ids[number], made[number] = check_name("job", new.id), False
+            options, chosen = self.defaults, self._terms_for_add
+            if new.options is not None:
+                options = self._job_options(new.options)
+                chosen = self._terms(options, None)
+            names.append(self._handler_name(new.name))
+            payloads.append(self._encode(ids[number], new.data, chosen, options.size_limit))
+            terms.append(chosen)
+        return Drafts(ids, names, payloads, terms, origins, made)
+
+    def _job_options(self, options: object) -> JobOptions:
         if not isinstance(options, JobOptions):
             raise InvalidOption(f"options={printable(options, 60)}: give JobOptions(…)")
-        terms = self._terms_for_add if chosen is None else self._terms(options, None)
+        return options
+
+    def _add_spec(
+        self, name: str, data: In, id: str | None, changes: Mapping[str, object]
+    ) -> JobSpec:
+        options, terms = self.defaults, self._terms_for_add
+        if changes:
+            options = self.defaults.override(changes)
+            terms = self._terms(options, None)
+        origin = ulid()
+        job_id = origin if id is None else check_name("job", id)
         return new_spec(
             id=job_id,
             name=self._handler_name(name),
             payload=self._encode(job_id, data, terms, options.size_limit),
             terms=terms,
-            origin=fresh,
+            origin=origin,
+            fresh=id is None,
         )
 
     def _handler_name(self, name: str) -> str:

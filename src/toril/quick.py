@@ -69,6 +69,7 @@ def new_spec(
     origin: str,
     reply: bool = False,
     requeue_failed: bool = False,
+    fresh: bool = False,
 ) -> JobSpec:
     """Make a `JobSpec`."""
     made = _Spec()
@@ -79,6 +80,7 @@ def new_spec(
     made.origin = origin
     made.reply = reply
     made.requeue_failed = requeue_failed
+    made.fresh = fresh
     made.__class__ = JobSpec
     return made  # type: ignore[no-any-return]  # a cast would be a call
 

@@ -164,25 +164,25 @@ def encode_json(value: object, *, sort_keys: bool = False, max_values: int = MAX
         _walk(value, _json_scalar, _json_key, max_values)
     elif orjson is not None and not sort_keys:
         try:
-            payload = orjson.dumps(value)
+            return orjson.dumps(value)
         except TypeError:
-            payload = b"null"  # a lone surrogate, most likely; the careful way finds the words
-        if b"null" not in payload:  # None, or a NaN that it wrote like that
-            return payload
+            pass  # a lone surrogate, most likely; the careful way finds the words
     try:
         return _ENCODERS[sort_keys].encode(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        # Cheaper to learn of a NaN or a surrogate from the encoder than to look for it.
+        # Cheaper to learn of a surrogate from the encoder than to look for it.
         _walk(value, _json_scalar, _json_key, max_values)
         raise _encoder_fault(error) from None
 
 
 def _is_plain(value: object, budget: int) -> bool:
-    """Tell quickly that a value needs no closer look, except for NaN and lone surrogates."""
+    """Tell quickly that a value needs no closer look, except for lone surrogates."""
     if type(value) in _PLAIN_TYPES:
         return budget > 0
     if type(value) is int:
         return budget > 0 and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER
+    if type(value) is float:
+        return budget > 0 and math.isfinite(value)
     if type(value) is not dict and type(value) is not list and type(value) is not tuple:
         return False
     budget -= 1
@@ -205,6 +205,9 @@ def _is_plain(value: object, budget: int) -> bool:
                 continue
             if type(child) is int:
                 if not -MAX_SAFE_INTEGER <= child <= MAX_SAFE_INTEGER:
+                    return False
+            elif type(child) is float:
+                if not math.isfinite(child):
                     return False
             elif type(child) is dict or type(child) is list or type(child) is tuple:
                 stack.append((child, depth + 1))
@@ -410,7 +413,7 @@ def _msgpack_headers() -> list[tuple[int, int, int]]:
     return table
 
 
-_PLAIN_TYPES: Final = frozenset({str, float, bool, type(None)})
+_PLAIN_TYPES: Final = frozenset({str, bool, type(None)})
 _WAYS_OUT: Final = {
     "bytes": "pass .hex() or base64 text",
     "datetime.timedelta": "pass .total_seconds()",

@@ -187,8 +187,8 @@ class NodeQueue:
         await self.ask("work", **command, **settings)
         return NodeWorker(self, name)
 
-    async def listen(self, since: str = "$") -> None:
-        """Collect events from now on, or since a stream id."""
+    async def listen(self, since: str = "0-0") -> None:
+        """Collect all events, or those after a stream id."""
         await self.ask("listen", **{"from": since})
 
     async def heard(self, event: str, job_id: str | None = None) -> list[dict[str, Json]]:

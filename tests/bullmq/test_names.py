@@ -9,7 +9,7 @@ import pytest
 from tests.bullmq.pair import Pair, Recorder, until
 from tests.bullmq.peer import Agent, NodeQueue
 from tests.servers import Server
-from toril import Backoff, Dedup, Keep, Queue, StorageError, Worker
+from toril import Backoff, Dedup, Keep, NewJob, Queue, StorageError, Worker
 from toril.storage.bullmq import BullmqStorage
 
 pytestmark = pytest.mark.node
@@ -60,6 +60,19 @@ async def test_ids_by_the_counter_go_on_where_node_is(
         async with Worker(queue, Recorder()):
             assert await queue.wait_until_finished("2") == "from toril"
             assert await queue.wait_until_finished("3") == "from Node again"
+
+
+async def test_a_bulk_has_ids_by_the_counter_where_none_are_given(
+    server: Server, name: str
+) -> None:
+    storage = BullmqStorage(f"bullmq+redis://127.0.0.1:{server.port}", ids="counter")
+    async with Queue[Any, Any](name, storage) as queue:
+        jobs = await queue.add_bulk(
+            [NewJob(name="job", data=1), NewJob(name="job", data=2, id="mine")]
+            + [NewJob(name="job", data=number) for number in (3, 4)]
+        )
+        # The counter goes on for an id of our own too, as with Node.
+        assert [(job.id, job.data) for job in jobs] == [("1", 1), ("mine", 2), ("3", 3), ("4", 4)]
 
 
 async def test_a_prefix_is_shared(agent: Agent, server: Server, name: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.contract.bullmq_rig import BullmqRig
@@ -86,7 +86,7 @@ class BullmqMachine(StorageMachine):
     seen: ClassVar[Counter[str]] = Counter()
     url: ClassVar[str] = ""
     batch: ClassVar[bool] = True
-    slack_ms: ClassVar[int] = 100
+    slack_ms: ClassVar[int] = 300
     # The wire tells a removal beside each cancellation, and a pause each time somebody asks for it.
     kinds: ClassVar[frozenset[EventKind]] = StorageMachine.kinds - {
         EventKind.REMOVED,
@@ -136,11 +136,19 @@ def effort(share: float, *, shrink: bool = True) -> settings:
     )
 
 
+def explore(machine: type[StorageMachine], effort: settings) -> None:
+    """Run the machine until it met all trouble; what one run meets is a matter of luck."""
+    machine.seen.clear()
+    for number in range(5):
+        run_state_machine_as_test(seed(number)(machine), settings=effort)
+        if set(machine.seen) >= TROUBLE:
+            return
+    assert set(machine.seen) >= TROUBLE
+
+
 @pytest.mark.timeout(600)
 def test_the_memory_storage_does_what_the_contract_says_step_by_step() -> None:
-    MemoryMachine.seen.clear()
-    run_state_machine_as_test(MemoryMachine, settings=effort(3))
-    assert set(MemoryMachine.seen) >= TROUBLE
+    explore(MemoryMachine, effort(3))
 
 
 @pytest.mark.timeout(600)
@@ -149,21 +157,13 @@ def test_the_redis_storage_does_what_the_contract_says_step_by_step(
     server: str, request: pytest.FixtureRequest
 ) -> None:
     RedisMachine.url = url_of(server, request)
-    RedisMachine.seen.clear()
-    run_state_machine_as_test(
-        RedisMachine, settings=effort(200 / settings().max_examples, shrink=False)
-    )
-    assert set(RedisMachine.seen) >= TROUBLE
+    explore(RedisMachine, effort(200 / settings().max_examples, shrink=False))
 
 
 @pytest.mark.timeout(600)
 def test_the_file_storage_does_what_the_contract_says_step_by_step(tmp_path: Path) -> None:
     FileMachine.root = tmp_path
-    FileMachine.seen.clear()
-    run_state_machine_as_test(
-        FileMachine, settings=effort(200 / settings().max_examples, shrink=False)
-    )
-    assert set(FileMachine.seen) >= TROUBLE
+    explore(FileMachine, effort(200 / settings().max_examples, shrink=False))
 
 
 @pytest.mark.timeout(600)
@@ -181,9 +181,8 @@ def test_the_bullmq_storage_does_what_the_contract_says_step_by_step(
 ) -> None:
     BullmqMachine.url = url_of(server, request)
     BullmqMachine.batch = server != "bullmq-official"
-    BullmqMachine.seen.clear()
-    run_state_machine_as_test(
-        BullmqMachine, settings=effort(examples / settings().max_examples, shrink=False)
-    )
-    # Too few examples to meet everything each time; the longest run answers for the others.
-    assert examples < 150 or set(BullmqMachine.seen) >= TROUBLE
+    chosen = effort(examples / settings().max_examples, shrink=False)
+    if examples >= 150:
+        explore(BullmqMachine, chosen)
+    else:  # too few examples to meet everything; the longest run answers for the others
+        run_state_machine_as_test(BullmqMachine, settings=chosen)

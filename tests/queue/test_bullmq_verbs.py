@@ -139,12 +139,25 @@ async def test_bulk_takes_thousands_in_batches(
     make_queue: MakeQueue, recording: RecordingStorage
 ) -> None:
     queue = make_queue(on=recording)
-    jobs = await queue.add_bulk([NewJob(name="send", data=n, id=f"n-{n}") for n in range(2500)])
-    assert [job.id for job in jobs] == [f"n-{n}" for n in range(2500)]
-    assert recording.calls == ["open", "enqueue", "enqueue", "enqueue"]
-    assert (await queue.get_job_counts()).waiting == 2500
-    page = await queue.get_jobs("waiting", 2498, 2600)
-    assert [job.data for job in page] == [2498, 2499]
+    jobs = await queue.add_bulk([NewJob(name="send", data=n, id=f"n-{n}") for n in range(10_500)])
+    assert [job.id for job in jobs] == [f"n-{n}" for n in range(10_500)]
+    assert recording.calls == ["open", "enqueue", "enqueue"]
+    assert (await queue.get_job_counts()).waiting == 10_500
+    page = await queue.get_jobs("waiting", 10_498, 10_600)
+    assert [job.data for job in page] == [10_498, 10_499]
+
+
+async def test_an_id_that_comes_twice_in_a_bulk_is_one_job(queue: AnyQueue) -> None:
+    first, second, other = await queue.add_bulk(
+        [
+            NewJob(name="send", data=1, id="a"),
+            NewJob(name="send", data=2, id="a"),
+            NewJob(name="send", data=3, id="b"),
+        ]
+    )
+    assert (first.id, second.id, other.id) == ("a", "a", "b")
+    assert (first.data, second.data, other.data) == (1, 1, 3)
+    assert (await queue.get_job_counts()).waiting == 2
 
 
 @pytest.mark.parametrize(

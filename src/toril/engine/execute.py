@@ -56,8 +56,8 @@ class Handlers(Generic[In, Out]):
         """The job names that have a handler of their own."""
         return tuple(self._by_name)
 
-    def find(self, name: str, job_id: str, queue: str) -> Handler[In, Out]:
-        """Return the handler for a job's name."""
+    def find(self, name: str, job_id: str, queue: str) -> tuple[Handler[In, Out], bool]:
+        """Return the handler for a job's name, and whether it runs on the event loop."""
         handler = self._for_all or self._by_name.get(name)
         if handler is None:
             known = ", ".join(sorted(self._by_name))
@@ -67,11 +67,7 @@ class Handlers(Generic[In, Out]):
                 f" knows: {printable(known, 200)}.{suggest(name, self._by_name)} It is kept in"
                 f" failed. fix: deploy the task, then: toril job retry {queue} {shown}"
             )
-        return handler
-
-    def is_async(self, handler: Handler[In, Out]) -> bool:
-        """Whether the handler runs on the event loop."""
-        return self._async[id(handler)]
+        return handler, self._async[id(handler)]
 
 
 def _is_async(handler: object) -> bool:
@@ -150,26 +146,26 @@ class Executor(Generic[In, Out]):
 
     async def _attempt(self, run: Run[In]) -> None:
         run.begun = True
-        current_job.set(cast("JobContext[object]", run.context))
+        claimed, context = run.claimed, run.context
+        spec = claimed.spec
+        current_job.set(cast("JobContext[object]", context))
         try:
             if run.cause is not None:
                 raise asyncio.CancelledError
-            outcome = refusal(run.claimed) or await self._complete(run)
+            outcome = refusal(claimed)
+            if outcome is None:
+                handler, is_async = self._handlers.find(spec.name, spec.id, self._desk.queue)
+                context.data = self._serde.loads(spec.payload)
+                if is_async:
+                    value = await cast("Awaitable[Out]", handler(context))
+                else:
+                    run.plain = True
+                    value = await self._call_plain(handler, run)
+                outcome = new_completed(lease=claimed.lease, result=self._encode(run, value))
         except BaseException as error:
             outcome = self._judge(run, error)
         run.seconds = self._clock.monotonic() - run.started
         self._finish(run, outcome)
-
-    async def _complete(self, run: Run[In]) -> Outcome:
-        claimed = run.claimed
-        handler = self._handlers.find(claimed.spec.name, claimed.spec.id, self._desk.queue)
-        run.context.data = self._serde.loads(claimed.spec.payload)
-        if self._handlers.is_async(handler):
-            value = await cast("Awaitable[Out]", handler(run.context))
-        else:
-            run.plain = True
-            value = await self._call_plain(handler, run)
-        return new_completed(lease=claimed.lease, result=self._encode(run, value))
 
     async def _call_plain(self, handler: Handler[In, Out], run: Run[In]) -> Out:
         if self._threads is None:

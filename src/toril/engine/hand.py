@@ -93,15 +93,16 @@ class Hand(Generic[In]):
 
     def add(self, run: Run[In]) -> None:
         """Give a run a place."""
+        if not self.runs:
+            self._busy.set()
+            self._empty.clear()
         self.runs.add(run)
-        self._busy.set()
-        self._empty.clear()
         if len(self.runs) + self._taken >= self.size:
             self._update_room()
 
-    def remove(self, run: Run[In]) -> None:
-        """Free a run's place."""
-        self.runs.discard(run)
+    def remove(self, *runs: Run[In]) -> None:
+        """Free the places of runs."""
+        self.runs.difference_update(runs)
         if not self.runs:
             self._busy.clear()
             self._empty.set()

@@ -9,7 +9,14 @@ from toril.engine.journal import Journal
 from toril.errors import JobCancelled, JobFailed, RetriesExhausted
 from toril.hooks import Hooks
 from toril.job import In
-from toril.metrics import Ended, FailureReason, JobMetrics, JobsProcessed, MetricsCollector
+from toril.metrics import (
+    Ended,
+    FailureReason,
+    JobMetrics,
+    JobsProcessed,
+    MetricsCollector,
+    NoMetrics,
+)
 from toril.outcome import (
     CANCELLED,
     Answer,
@@ -42,13 +49,16 @@ class Reporter(Generic[In]):
         self._queue = queue
         self._journal = journal
         self._metrics = metrics
+        self._counting = type(metrics) is not NoMetrics
         self._jobs = metrics if isinstance(metrics, JobMetrics) else None
         self._hooks = hooks
         self._classify = classify
 
     def settled(self, run: Run[In], outcome: Outcome, answer: Answer, repeated: bool) -> None:
         """Report the storage's answer to an outcome."""
-        if answer.kind is AnswerKind.LOST:
+        if answer.kind is AnswerKind.DONE:
+            self._recorded(run, outcome)
+        elif answer.kind is AnswerKind.LOST:
             self.lost(run, "its result was not recorded; raise lease= or unblock the loop")
         elif answer.kind is AnswerKind.GONE and not repeated:
             self._journal.gone(run.claimed)
@@ -77,7 +87,8 @@ class Reporter(Generic[In]):
                 assert_never(outcome)
 
     def _completed(self, run: Run[In]) -> None:
-        self._count(run, "completed")
+        if self._counting:
+            self._count(run, "completed")
         self._journal.completed(run.claimed, run.seconds, run.result)
         if "completed" in self._hooks:
             self._hooks.emit("completed", run.context, run.result)

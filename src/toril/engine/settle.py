@@ -126,10 +126,12 @@ class Settler(Generic[In]):
 
         settlement = await self._outage.insist(settle)
         passing("after_send")
-        for (run, outcome), answer in zip(group, settlement.answers, strict=True):
-            if answer.kind is not AnswerKind.REFUSED:
-                self._hand.remove(run)
-            self._settled(run, outcome, answer, calls > 1)
+        repeated = calls > 1
+        refused = AnswerKind.REFUSED
+        pairs = list(zip(group, settlement.answers, strict=True))
+        self._hand.remove(*(run for (run, _), answer in pairs if answer.kind is not refused))
+        for (run, outcome), answer in pairs:
+            self._settled(run, outcome, answer, repeated)
         if refill is not None:
             self._refilled(refill, settlement.batch)
             await self._hand_out(settlement.batch)

@@ -163,10 +163,11 @@ const verbs = {
     return worker.log.runs;
   },
 
-  // Everything a QueueEvents hears; `heard` waits for one event.
+  // Everything a QueueEvents hears; `heard` waits for one event. From the first event on: what comes
+  // before its first read has begun would go unheard.
   listen: async (command) => {
     const events = once('events', command.package, command.queue, ({ QueueEvents }) =>
-      new QueueEvents(command.queue, { connection, lastEventId: command.from ?? '$' }));
+      new QueueEvents(command.queue, { connection, lastEventId: command.from }));
     events.log = [];
     events.waiters = [];
     const { emit } = events;

@@ -66,7 +66,7 @@ async def test_a_counted_hand_in_whose_answer_is_lost_is_not_sent_again(server: 
         await storage.enqueue("q", [JobSpec(id="warm")])
         proxy.cut_reply_to(b"handed-in")
         fresh = ulid()
-        spec = JobSpec(id=fresh, name="handed-in", origin=fresh)
+        spec = JobSpec(id=fresh, name="handed-in", origin=fresh, fresh=True)
         with pytest.raises(StorageUnavailable):
             await storage.enqueue("q", [spec])
         assert (await storage.counts("q")).waiting == 2

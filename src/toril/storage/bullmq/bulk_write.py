@@ -14,7 +14,7 @@ from toril.storage.bullmq.codes import refused
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import CHUNK, check_reply, chunks
 from toril.storage.bullmq.official import own
-from toril.storage.bullmq.produce import add_command, is_plain_by
+from toril.storage.bullmq.produce import add_command, added_arguments, is_plain_by
 from toril.storage.bullmq.scripts import Command
 from toril.storage.columns import Written
 
@@ -90,12 +90,15 @@ class BulkWriter:
         now = self._now()
         commands: list[Command] = []
         for batch in chunks(plain, _AT_ONCE):
-            args: list[str | bytes] = []
-            for at, options in zip(batch, _options(rows, batch), strict=True):
-                args += (rows.ids[at], codec.clean(rows.names[at]), rows.payloads[at], options)
+            args = added_arguments(
+                [rows.ids[at] for at in batch],
+                [rows.names[at] for at in batch],
+                [rows.payloads[at] for at in batch],
+                list(_options(rows, batch)),
+            )
             commands.append(("EVALSHA", own("add").sha, 1, self._keys.base, now, *args))
-        flags = b"".join(self._send(commands))
-        return [at for at, flag in zip(plain, flags, strict=True) if flag != _ADDED]
+        done = zip(chunks(plain, _AT_ONCE), self._send(commands), strict=True)
+        return [at for batch, (added, _) in done for at in batch[max(0, added) :]]
 
     def _ask(self, rows: Rows, some: Sequence[int]) -> tuple[list[int], list[int]]:
         """Tell those whose id is free from those that are there and not ours."""
@@ -134,9 +137,6 @@ class BulkWriter:
         for reply in replies:
             check_reply(reply)
         return replies
-
-
-_ADDED: Final = ord("1")
 
 
 def _sort(rows: Rows) -> tuple[list[int], list[int]]:

@@ -34,11 +34,10 @@ STALLED_TEXT: Final = b"job stalled more than allowable limit"
 CANCELLED_TEXT: Final = b"cancelled while it ran; its worker is gone"
 KIND: Final = "toril-kind"
 BROKEN_KIND: Final = "SerdeError"
-GRANTED: Final = (
-    b"name", b"data", b"opts", b"timestamp", b"priority", b"ats", b"atm", b"stc", b"attemptsMade",
-    b"defa", b"rjk", b"toril-w",
-)  # fmt: skip
-"""The fields of a job that `finish.lua` gives, in its order."""
+BARE: Final = (b"name", b"data", b"opts", b"timestamp", b"priority")
+"""The fields that `finish.lua` gives of a bare job, in its order."""
+_RUNNING: Final = frozenset({*BARE, b"delay", b"processedOn", b"pb", b"ats"})
+"""The fields that every running job has."""
 
 
 def pack(value: object) -> bytes:
@@ -82,28 +81,28 @@ def options_of(spec: JobSpec) -> Options:
 
 def write_options(specs: Iterable[JobSpec]) -> Iterator[str]:
     """Write the options of jobs as JSON."""
-    # Jobs added together mostly share one object; to look it up for each is dear.
     terms: Terms | None = None
     head = inner = ""
     for spec in specs:
         if spec.terms is not terms:
             terms = spec.terms
-            head, inner = _frame(terms)
-        private = inner
+            head, inner = _options_shared(terms)
         if spec.origin:
-            private += f',"o":{_quote(spec.origin)}'
-        if spec.reply:
-            private += ',"w":1'
-        tail = f',"{PRIVATE}":{{{private.removeprefix(",")}}}' if private else ""
-        yield clean(f'{head},"jobId":{_quote(spec.id)}{tail}}}')
+            waits = ',"w":1' if spec.reply else ""
+            tail = f',"{PRIVATE}":{{{inner}"o":{_quote(spec.origin)}{waits}}}}}'
+        else:
+            rest = inner + ('"w":1' if spec.reply else "")
+            tail = f',"{PRIVATE}":{{{rest.removesuffix(",")}}}}}' if rest else "}"
+        text = f"{head}{_quote(spec.id)}{tail}"
+        yield text if text.isascii() else clean(text)
 
 
 @lru_cache(maxsize=1024)
-def _frame(terms: Terms) -> tuple[str, str]:
-    """Write what jobs of the same terms have in common: their options, and our private ones."""
+def _options_shared(terms: Terms) -> tuple[str, str]:
+    """Write what the options of jobs with the same terms begin with: all of them, and our own."""
     options = dict(write_terms(terms))
-    inner = dumps(options.pop(PRIVATE, {}))[1:-1]
-    return dumps(options)[:-1], inner
+    private = dumps(options.pop(PRIVATE, {}))[1:-1]
+    return f'{dumps(options)[:-1]},"jobId":', private and f"{private},"
 
 
 def check_payload(what: str, payload: bytes) -> str:
@@ -150,7 +149,8 @@ def read_claimed(job_id: str, fields: Fields, token: str, now_ms: int) -> Claime
     made = attempts_made(fields)
     started, stalls = number(fields, b"ats"), number(fields, b"stc")
     created = number(fields, b"timestamp")
-    note = write_note(created, started, stalls, _tail(fields, sheet))
+    bare = fields.keys() == _RUNNING
+    note = write_note(created, started, stalls, _tail(fields, sheet), bare=bare)
     return Claimed(
         spec=_spec(job_id, fields, sheet, origin),
         lease=Lease(job_id=job_id, token=token, attempt=made + 1, note=note),
@@ -163,14 +163,10 @@ def read_claimed(job_id: str, fields: Fields, token: str, now_ms: int) -> Claime
     )
 
 
-def read_granted(parts: Sequence[bytes | None], token: str, now_ms: int) -> Claimed | None:
-    """Make a job in hand from its id and the fields `GRANTED`; None for one that is not plain."""
-    raw_id, name, data, opts, timestamp, priority, ats, atm, stc, old, doom, repeat, waits = parts
-    if (
-        (raw_id is None or name is None or data is None or opts is None or ats is None)
-        or (timestamp is None or not timestamp.isdigit() or priority is None)
-        or not (atm is old is doom is repeat is None and stc is None and priority.isdigit())
-    ):
+def read_bare(parts: Sequence[bytes], token: str, now_ms: int) -> Claimed | None:
+    """Make a job in hand from its id and the fields `BARE`; None for one that is not sound."""
+    raw_id, name, data, opts, timestamp, priority = parts
+    if not (timestamp.isdigit() and priority.isdigit()):
         return None
     job_id = raw_id.decode()
     sheet, origin = read_sheet(job_id, opts, int(priority))
@@ -184,17 +180,17 @@ def read_granted(parts: Sequence[bytes | None], token: str, now_ms: int) -> Clai
             payload=data,
             terms=sheet.terms,
             origin=origin,
-            reply=sheet.reply or waits is not None,
+            reply=sheet.reply,
         ),
         lease=new_lease(
             job_id=job_id,
             token=token,
             attempt=1,
-            note=write_note(created, int(ats), 0, sheet.tail),
+            note=write_note(created, 1, 0, sheet.tail, bare=True),
         ),
         created_ms=created,
         age_ms=max(0, now_ms - created),
-        started=int(ats),
+        started=1,
         attempts_made=0,
         stalls=0,
         doom=None,

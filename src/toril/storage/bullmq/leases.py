@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import Final, TypedDict, cast
+from typing import Final, NamedTuple, TypedDict, cast
 
 from toril.outcome import Lease
 
@@ -17,13 +17,29 @@ class Note(TypedDict):
     made_ms: int
     ats: int
     stc: int
+    bare: bool
+    """Whether it had no fields but those that every running job has."""
     lifo: bool
     keep_completed: object
     keep_failed: object
     ttl_ms: int | None
     stacks: int | None
+    waits: bool
+    """Whether its options say that somebody waits for its ending."""
     attempts: int | None
     """Set for a parent that a child fails: Node then goes by the number of its attempts."""
+
+
+class Fate(NamedTuple):
+    """What becomes of completed jobs whose notes have the same tail."""
+
+    plain: bool
+    """Whether the batch script knows how to end them."""
+    kept: bool
+    ttl_ms: int | None
+    for_good: bool
+    waits: bool
+    bare: bool
 
 
 def note_tail(
@@ -32,15 +48,16 @@ def note_tail(
     keep_failed: object,
     ttl_ms: int | None,
     stacks: int | None,
+    waits: bool,
     attempts: int | None = None,
 ) -> str:
     """Write what notes of jobs with the same options have in common."""
-    return _encode([lifo, keep_completed, keep_failed, ttl_ms, stacks, attempts])[1:]
+    return _encode([lifo, keep_completed, keep_failed, ttl_ms, stacks, waits, attempts])[1:]
 
 
-def write_note(made_ms: int, ats: int, stc: int, tail: str) -> str:
+def write_note(made_ms: int, ats: int, stc: int, tail: str, *, bare: bool) -> str:
     """Write a note as a short JSON list."""
-    return f"[{made_ms},{ats},{stc},{tail}"
+    return f"[{made_ms},{ats},{stc},{'true' if bare else 'false'},{tail}"
 
 
 def read_note(lease: Lease) -> Note:
@@ -52,6 +69,11 @@ def read_note(lease: Lease) -> Note:
     except ValueError:
         return _FOREIGN
     return note
+
+
+def is_foreign(note: Note) -> bool:
+    """Whether a note is none that we wrote."""
+    return note is _FOREIGN
 
 
 def tail_of(lease: Lease) -> str:
@@ -70,10 +92,12 @@ _FOREIGN: Final[Note] = {
     "made_ms": -1,
     "ats": -1,
     "stc": -1,
+    "bare": False,
     "lifo": False,
     "keep_completed": None,
     "keep_failed": None,
     "ttl_ms": None,
     "stacks": None,
+    "waits": True,
     "attempts": None,
 }

@@ -20,6 +20,7 @@ from toril.resp.script import Script
 from toril.resp.url import Address, Ids, parse_url
 from toril.resp.wakeups import WakeUps
 from toril.storage.bullmq.keys import Keys, check_tagging, check_twins, keys_of, twins_of
+from toril.storage.bullmq.leases import Fate
 from toril.storage.bullmq.official import OWN, own, scripts
 from toril.storage.bullmq.scripts import USED, Command
 from toril.storage.bullmq.waits import Endings, wake_ups
@@ -88,7 +89,7 @@ class Link:
         self._keys: dict[str, Keys] = {}
         self._tokens: OrderedDict[str, int] = OrderedDict()
         self._sent = 0
-        self._fates: dict[str, tuple[bool | None, int | None]] = {}
+        self._fates: dict[str, Fate] = {}
         self._bound: dict[tuple[str, str], float] = {}
         self._seen: dict[tuple[str, str], float] = {}
         self._wakes: dict[str, WakeUps] = {}

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
 
@@ -15,13 +15,12 @@ import msgpack
 from toril.ids import token
 from toril.job import JobRecord, JobSpec, State, Terms
 from toril.outcome import CANCELLED, Failure
-from toril.resp.replies import Argument
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
 from toril.storage.bullmq.scripts import Command, call
-from toril.storage.bullmq.waits import Endings
+from toril.storage.bullmq.waits import Endings, Told
 from toril.storage.protocol import Cancellation, Ending, EndingKind, Receipt, Removal
 from toril.storage.quick import new_receipt
 
@@ -54,8 +53,8 @@ class Flight(NamedTuple):
     """A call of the batch script that is under way; `last`: id and options of its last job."""
 
     jobs: Sequence[JobSpec]
-    sending: asyncio.Task[list[Any]]
-    last: tuple[Argument, Argument]
+    sending: asyncio.Task[int]
+    last: tuple[str, str]
 
 
 class Produce(Link):
@@ -69,18 +68,9 @@ class Produce(Link):
         for spec in jobs:
             if not spec.payload.isascii():
                 codec.check_payload(f"data of job {spec.id!r}", spec.payload)
-        if len(jobs) == 1 and self._is_plain(jobs[0]) and self.takes("add", queue):
-            receipts = await self._add_alone(keys, queue, jobs)
-        else:
-            receipts = await self._add_all(keys, queue, jobs)
+        receipts = await self._add_all(keys, queue, jobs)
         await self.secure(queue)
         return receipts
-
-    async def _add_alone(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
-        """Add a plain job that nothing else is under way with."""
-        flags = await self.own("add", queue, *_added(jobs))
-        receipts, left = self._read_flags(queue, jobs, flags)
-        return receipts if not left else await self._add_officially(keys, queue, left)
 
     async def _add_all(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
         """Add jobs in pieces; some are written and sent while the server works on others.
@@ -96,11 +86,15 @@ class Produce(Link):
                     receipts += await self._land(keys, queue, flights)
                     receipts += await self._add_officially(keys, queue, piece.jobs)
                     continue
-                guard = flights[-1].last if flights else ()
-                args = _added(piece.jobs)
-                command = await self.own_command("add", queue, *args, *guard)
-                sending = asyncio.create_task(self.pipe(queue, [command]))
-                flights.append(Flight(piece.jobs, sending, (args[-4], args[-1])))
+                guard = flights[-1].last if flights else ("", "")
+                options = list(codec.write_options(piece.jobs))
+                adding = self._add_plain(queue, piece.jobs, options, guard)
+                if len(piece.jobs) == len(jobs):  # no other piece to go out meanwhile
+                    done = await adding
+                    left = await self._add_officially(keys, queue, jobs[done:])
+                    return _created(jobs[:done]) + left
+                sending = asyncio.create_task(adding)
+                flights.append(Flight(piece.jobs, sending, (piece.jobs[-1].id, options[-1])))
                 await asyncio.sleep(0)  # it goes out
                 if len(flights) >= _UNDER_WAY:
                     receipts += await self._land(keys, queue, flights, wait_for=1)
@@ -110,6 +104,23 @@ class Produce(Link):
                 flight.sending.cancel()
             await asyncio.gather(*(one.sending for one in flights), return_exceptions=True)
 
+    async def _add_plain(
+        self, queue: str, jobs: Sequence[JobSpec], options: Sequence[str], guard: tuple[str, str]
+    ) -> int:
+        """Call the batch script; tell how many of the jobs it added."""
+        awaited = [spec.id for spec in jobs if spec.reply]
+        endings = self._endings_of(queue) if awaited else None
+        if endings is not None:
+            endings.expect(awaited)
+        reply = await self.own("add", queue, *_added(jobs, options, guard))
+        added, event = cast("tuple[int, bytes]", reply)
+        if added < 0:
+            self.refuses("add", queue)
+        if endings is not None:
+            for job_id in awaited:
+                endings.begin(job_id, event if added == len(jobs) else None)
+        return max(0, added)
+
     async def _land(
         self, keys: Keys, queue: str, flights: deque[Flight], wait_for: int = _UNDER_WAY
     ) -> list[Receipt]:
@@ -117,24 +128,14 @@ class Produce(Link):
         receipts: list[Receipt] = []
         left: list[JobSpec] = []
         while flights and (wait_for > 0 or left):
-            (flags,) = await flights[0].sending
-            added, others = self._read_flags(queue, flights.popleft().jobs, flags)
+            done = await flights[0].sending
+            jobs = flights.popleft().jobs
             wait_for -= 1
-            receipts += added
-            left += others
+            receipts += _created(jobs[:done])
+            left += jobs[done:]
         for some in chunks(left, _ADDED_AT_ONCE):
             receipts += await self._add_officially(keys, queue, some)
         return receipts
-
-    def _read_flags(
-        self, queue: str, jobs: Sequence[JobSpec], flags: bytes
-    ) -> tuple[list[Receipt], Sequence[JobSpec]]:
-        """Tell the jobs that the batch script added from those it left."""
-        if flags[:1] == b"b":
-            self.refuses("add", queue)
-        done = len(flags.rstrip(b"0b"))
-        added = [new_receipt(id=one.id, created=True, state=State.WAITING) for one in jobs[:done]]
-        return added, jobs[done:]
 
     def _pieces(self, queue: str, jobs: Sequence[JobSpec]) -> Iterator[Piece]:
         """Cut jobs into pieces: runs of plain ones, and what is between them."""
@@ -169,6 +170,8 @@ class Produce(Link):
         self, keys: Keys, queue: str, jobs: Sequence[JobSpec]
     ) -> list[Receipt]:
         """Add jobs by the official scripts, each in a transaction, in one pipeline."""
+        if not jobs:
+            return []
         commands = [
             command for spec in jobs for command in await self._transaction(keys, queue, spec)
         ]
@@ -218,7 +221,7 @@ class Produce(Link):
 
     def _is_counted(self, spec: JobSpec) -> bool:
         """Whether the id was made for the hand-in, and the counter is to make it instead."""
-        return self.ids == "counter" and spec.id == spec.origin
+        return self.ids == "counter" and spec.fresh
 
     def _is_plain(self, spec: JobSpec) -> bool:
         return is_plain_by(spec.terms) and not self._is_counted(spec)
@@ -290,10 +293,7 @@ class Produce(Link):
 
     async def finished(self, queue: str, ids: Sequence[str], block_ms: int) -> Sequence[Ending]:
         """Return the endings known now, or wait for the first one."""
-        endings = self._endings.get(queue)
-        if endings is None:
-            key = self.keys(queue).of("events")
-            endings = self._endings[queue] = Endings(self.client, key)
+        endings = self._endings_of(queue)
         asked = list(dict.fromkeys(ids))
 
         async def ask() -> Sequence[Ending]:
@@ -308,17 +308,43 @@ class Produce(Link):
         deadline = self.clock.monotonic() + block_ms / 1000
         return await endings.wait(asked, self.clock, deadline, ask)
 
+    def _endings_of(self, queue: str) -> Endings:
+        endings = self._endings.get(queue)
+        if endings is None:
+            key = self.keys(queue).of("events")
+            endings = self._endings[queue] = Endings(self.client, key)
+        return endings
+
 
 def is_plain_by(terms: Terms) -> bool:
     """Whether jobs of these terms are nothing but put at the end of the line."""
     return not (terms.delay_ms or terms.priority or terms.lifo or terms.dedup)
 
 
-def _added(jobs: Sequence[JobSpec]) -> list[str | bytes]:
-    parts: list[str | bytes] = []
-    for spec, options in zip(jobs, codec.write_options(jobs), strict=True):
-        parts += (spec.id, codec.clean(spec.name), spec.payload, options)
-    return parts
+def _created(jobs: Sequence[JobSpec]) -> list[Receipt]:
+    return [new_receipt(id=spec.id, created=True, state=State.WAITING) for spec in jobs]
+
+
+def _added(
+    jobs: Sequence[JobSpec], options: Sequence[str], guard: tuple[str, str]
+) -> list[str | bytes]:
+    ids, names = [spec.id for spec in jobs], [spec.name for spec in jobs]
+    return added_arguments(ids, names, [spec.payload for spec in jobs], options, guard)
+
+
+def added_arguments(
+    ids: Sequence[str],
+    names: Sequence[str],
+    payloads: Sequence[bytes],
+    options: Sequence[str],
+    guard: tuple[str, str] = ("", ""),
+) -> list[str | bytes]:
+    """Write the arguments of the batch script that adds jobs; mostly they share one name."""
+    columns: list[Sequence[str | bytes]] = [ids, payloads, options]
+    shared = names[0] if names.count(names[0]) == len(names) else ""
+    if not shared:
+        columns.append([codec.clean(name) for name in names])
+    return [*guard, codec.clean(shared), *chain.from_iterable(zip(*columns, strict=True))]
 
 
 def first_state(spec: JobSpec) -> State:
@@ -361,7 +387,7 @@ def read_found(job_id: str, found: Sequence[Any] | None) -> JobRecord | None:
     return codec.read_record(job_id, codec.fields_of(flat), codec.STATES[state], due_ms)
 
 
-def _ending(job_id: str, answer: Sequence[Any], told: tuple[bytes, ...] | None) -> Ending:
+def _ending(job_id: str, answer: Sequence[Any], told: Told | None) -> Ending:
     kind: bytes = answer[0]
     value: Any = answer[1] if len(answer) > 1 else None
     if kind == b"completed":
@@ -371,8 +397,8 @@ def _ending(job_id: str, answer: Sequence[Any], told: tuple[bytes, ...] | None) 
     if value is not None:
         word, *rest = cast("list[bytes]", msgpack.unpackb(value, raw=True))
         return _left(job_id, word, rest)
-    if told is not None and told[0] in (b"completed", b"failed"):
-        return _left(job_id, told[0], list(told[1:]))
+    if told is not None and told.kind in (b"completed", b"failed"):
+        return _left(job_id, told.kind, [told.value])
     return Ending(id=job_id, kind=EndingKind.GONE)
 
 

@@ -25,7 +25,7 @@ from toril.outcome import (
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import Code, text_of
 from toril.storage.bullmq.keys import Keys
-from toril.storage.bullmq.leases import Note, read_note, tail_of
+from toril.storage.bullmq.leases import Fate, Note, is_foreign, read_note, tail_of
 from toril.storage.bullmq.link import ENDING_KEPT_MS, chunks
 from toril.storage.bullmq.scripts import Command, call, check_token
 from toril.storage.bullmq.terms import keep_jobs, keep_option
@@ -126,22 +126,27 @@ class Settle(Work):
         fate = self._fates.get(tail)
         if fate is None:
             fate = self._fates[tail] = self._fate(lease)
-        kept, ttl_ms = fate
-        if kept is None:
+        if not fate.plain:
             return None
         if not result.isascii():
             codec.check_payload(f"result of job {lease.job_id!r}", result)
-        ending = b"" if kept and ttl_ms is None else _ending(outcome)
-        return Ended(lease, result, kept, ttl_ms, ending)
+        return Ended(lease, result, fate, b"" if fate.for_good else _ending(outcome))
 
-    def _fate(self, lease: Lease) -> tuple[bool | None, int | None]:
-        """Whether a completed job is kept, and how long; None if that takes the official script."""
+    def _fate(self, lease: Lease) -> Fate:
+        """Tell what becomes of completed jobs with the options of this one."""
         note = read_note(lease)
         if len(self._fates) >= _FATES:
             self._fates.clear()
         keep = self._keep_jobs(note, done=True)
-        simple = keep in ({"count": -1}, {"count": 0})
-        return keep["count"] != 0 if simple else None, note["ttl_ms"]
+        kept, ttl_ms = keep != {"count": 0}, note["ttl_ms"]
+        return Fate(
+            plain=not is_foreign(note) and keep in ({"count": -1}, {"count": 0}),
+            kept=kept,
+            ttl_ms=ttl_ms,
+            for_good=kept and ttl_ms is None,
+            waits=note["waits"],
+            bare=note["bare"],
+        )
 
     async def _settle_officially(
         self, queue: str, outcomes: Sequence[Outcome], refill: Claim | None, catch: Catch

@@ -86,7 +86,7 @@ def _sheet(found: object, priority: int) -> Sheet:
         attempts=whole(options.get("attempts")),
         tail=note_tail(
             *(terms.lifo, options.get("removeOnComplete"), options.get("removeOnFail")),
-            *(terms.result_ttl_ms, some(options.get("stackTraceLimit"))),
+            *(terms.result_ttl_ms, some(options.get("stackTraceLimit")), bool(private.get("w"))),
         ),
         fault=fault,
     )

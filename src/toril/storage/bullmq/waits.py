@@ -6,13 +6,16 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
-from toril.clock import Clock, wait_future
+from toril.clock import Clock, give_way, wait_future
 from toril.errors import StorageError
 from toril.resp.client import Client, Reply
 from toril.resp.wakeups import WakeUps
-from toril.storage.protocol import Ending
+from toril.storage.protocol import Ending, EndingKind
+
+Place: TypeAlias = tuple[int, int]
+"""Where an event stands in the stream."""
 
 _TAIL_S: Final = 1.0
 """How long a wait for a result trusts the events before it asks."""
@@ -20,6 +23,11 @@ _PAGE: Final = 1000
 _BUSY: Final = 500
 """Events in one read from which on asking for the awaited jobs is cheaper than listening."""
 _BUSY_PAUSE_S: Final = 0.05
+_WORTH: Final = 50
+"""Unless one event in so many is an awaited ending."""
+_TURNS: Final = 3
+"""In so many turns of the loop those who were told leave; if they were the last, all is told."""
+_MOST_STARTS: Final = 10_000
 _ENDS: Final = frozenset({b"completed", b"failed", b"removed", b"cancelled"})
 
 
@@ -36,16 +44,52 @@ def wake_ups(client: Client, key: str) -> WakeUps:
     return WakeUps(client, key, "BZPOPMIN", mark)
 
 
+class Told(NamedTuple):
+    """What an event said of a job that ended: where it stands, what it is, the result or reason."""
+
+    place: Place
+    kind: bytes
+    value: bytes
+
+
+class Start(NamedTuple):
+    """A hand-in of ours: the last event before anything could become of the job, and when."""
+
+    place: Place
+    at: float
+
+
 class Endings:
-    """Follows the events of a queue for those who wait for jobs to end."""
+    """Follows the events of a queue for those who wait for jobs to end.
+
+    Who has just handed a job in need not ask for it, if every event since then is read.
+    """
 
     def __init__(self, client: Client, key: str) -> None:
         self._client = client
         self._key = key
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
-        self._told: dict[str, tuple[bytes, ...]] = {}
+        self._told: dict[str, Told] = {}
+        self._starts: dict[str, Start | None] = {}
         self._task: asyncio.Task[None] | None = None
         self._last = b"0-0"
+        self._whole: Place = (0, 0)
+        """Since this place all events are read."""
+
+    def expect(self, ids: Iterable[str]) -> None:
+        """Take note of jobs that are about to be handed in by callers who will wait for them."""
+        for job_id in ids:
+            self._starts.pop(job_id, None)
+            self._starts[job_id] = None
+        while len(self._starts) > _MOST_STARTS:
+            del self._starts[next(iter(self._starts))]
+
+    def begin(self, job_id: str, event: bytes | None) -> None:
+        """Note the last event at the hand-in of a job; None if it was not we who made it."""
+        if event is None:
+            self._starts.pop(job_id, None)
+        elif job_id in self._starts:
+            self._starts[job_id] = Start(_place(event), time.monotonic())
 
     async def wait(
         self,
@@ -54,29 +98,32 @@ class Endings:
         until: float,
         ask: Callable[[], Awaitable[Sequence[Ending]]],
     ) -> Sequence[Ending]:
-        """Ask for endings until there are some or the time is up."""
+        """Listen and ask for endings until there are some or the time is up."""
         future: asyncio.Future[None] | None = None
+        asked = False
         try:
             while True:
                 future = asyncio.get_running_loop().create_future()
                 for job_id in ids:
                     self._watchers.setdefault(job_id, set()).add(future)
-                if clock.monotonic() < until:
-                    await self._listen_from_now()
-                known = await ask()
+                heard = clock.monotonic() < until and await self._listen_for(ids)
+                known = () if heard and not asked else await ask()
+                asked = True
                 seconds = until - clock.monotonic()
                 if known or seconds <= 0:
                     return known
                 await wait_future(clock, future, seconds)
                 if self._task is None:  # closed
                     return ()
+                if known := self._heard(ids):
+                    return known
                 self._leave(ids, future)
         finally:
             if future is not None:
                 self._leave(ids, future)
 
-    def told(self, job_id: str) -> tuple[bytes, ...] | None:
-        """What the events said of a job that somebody waits for: kind, and result or reason."""
+    def told(self, job_id: str) -> Told | None:
+        """What the events said of a job that somebody waits for."""
         return self._told.get(job_id)
 
     async def close(self) -> None:
@@ -87,6 +134,17 @@ class Endings:
             await asyncio.wait([task])
         self._wake(self._watchers)
 
+    def _heard(self, ids: Iterable[str]) -> list[Ending]:
+        """Give the results that events told of jobs handed in by us; they need no asking."""
+        known = []
+        for job_id in ids:
+            told, start = self._told.get(job_id), self._starts.get(job_id)
+            if told and start and told.kind == b"completed" and told.place > start.place:
+                del self._starts[job_id]
+                result = told.value or b"null"
+                known.append(Ending(id=job_id, kind=EndingKind.COMPLETED, result=result))
+        return known
+
     def _leave(self, ids: Sequence[str], future: asyncio.Future[None]) -> None:
         for job_id in ids:
             watchers = self._watchers.get(job_id)
@@ -96,14 +154,31 @@ class Endings:
                     del self._watchers[job_id]
                     self._told.pop(job_id, None)
 
-    async def _listen_from_now(self) -> None:
-        """See to it that every event from here on is heard."""
+    async def _listen_for(self, ids: Sequence[str]) -> bool:
+        """See to it that every event from here on is heard.
+
+        Tells whether it is so from the hand-in of each job on: then there is nothing to ask for.
+        """
+        first = self._first_start(ids)
         if self._task is not None and not self._task.done():
-            return
-        newest = await self._newest()
+            return first is not None and first >= self._whole
+        begin = await self._newest() if first is None else b"%d-%d" % first
         if self._task is None or self._task.done():
-            self._last = newest
+            self._last, self._whole = begin, _place(begin)
             self._task = asyncio.create_task(self._listen())
+        return first is not None and first >= self._whole
+
+    def _first_start(self, ids: Iterable[str]) -> Place | None:
+        """The first hand-in of the jobs; None if one is not ours or too old to go by."""
+        first: Place | None = None
+        oldest = time.monotonic() - _TAIL_S
+        for job_id in ids:
+            start = self._starts.get(job_id)
+            if start is None or start.at < oldest:
+                return None
+            if first is None or start.place < first:
+                first = start.place
+        return first
 
     async def _newest(self) -> bytes:
         entries = cast(
@@ -115,23 +190,26 @@ class Endings:
     async def _listen(self) -> None:
         asked = time.monotonic()
         while self._watchers:
+            everybody = False
             try:
-                entries = await self._read()
-                if len(entries) >= _BUSY:
+                count, ends = await self._read()
+                # Silence may mean that the stream is gone; then whoever waits looks for himself.
+                everybody = not count
+                if count >= _BUSY and ends * _WORTH < count:
+                    everybody = True
                     await asyncio.sleep(_BUSY_PAUSE_S)
                     self._last = await self._newest()
+                    self._whole = _place(self._last)
             except StorageError:
-                entries = ()
+                everybody = True
                 await asyncio.sleep(_BUSY_PAUSE_S)
-            # Silence may mean that the stream is gone, and a busy stream is not read to its end;
-            # whoever waits then looks for himself, and once a second in any case.
-            everybody = not entries or len(entries) >= _BUSY
             if everybody or time.monotonic() - asked >= _TAIL_S:
                 asked = time.monotonic()
                 self._wake(self._watchers)
+            await give_way(_TURNS)
 
-    async def _read(self) -> Sequence[tuple[bytes, list[bytes]]]:
-        """Wait for events and hand them to those who wait for them."""
+    async def _read(self) -> tuple[int, int]:
+        """Wait for events and hand them out; count them, and those that somebody waited for."""
         reply = await self._client.block(
             self._key,
             *("XREAD", "COUNT", _PAGE, "BLOCK", round(_TAIL_S * 1000)),
@@ -139,16 +217,28 @@ class Endings:
             timeout_s=_TAIL_S,
         )
         entries = cast("list[list[list[tuple[bytes, list[bytes]]]]]", reply)[0][1] if reply else []
+        ended = []
         for raw_id, flat in entries:
-            self._last = raw_id
-            if flat[1] in _ENDS and flat[3].decode(errors="replace") in self._watchers:
-                job_id = flat[3].decode()
-                self._told[job_id] = (flat[1], *flat[5:6])
-                self._wake([job_id])
-        return entries
+            if flat[1] in _ENDS:
+                job_id = flat[3].decode(errors="replace")
+                if job_id in self._watchers:
+                    value = flat[5] if len(flat) > 5 else b""
+                    self._told[job_id] = Told(_place(raw_id), flat[1], value)
+                    ended.append(job_id)
+                else:
+                    self._starts.pop(job_id, None)  # who comes for it must ask
+        if entries:
+            self._last = entries[-1][0]
+        self._wake(ended)
+        return len(entries), len(ended)
 
     def _wake(self, ids: Iterable[str]) -> None:
         for job_id in list(ids):
             for future in self._watchers.get(job_id, ()):
                 if not future.done():
                     future.set_result(None)
+
+
+def _place(raw_id: bytes) -> Place:
+    major, _, minor = raw_id.partition(b"-")
+    return int(major), int(minor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from string import ascii_lowercase
 from typing import Any, Final, cast
 
 from toril.errors import StorageError, StorageUnavailable
@@ -14,6 +15,7 @@ from toril.storage.bullmq import codec
 from toril.storage.bullmq.crew import Crew, worker_name
 from toril.storage.bullmq.heart import in_order, read_renewal, renew_commands
 from toril.storage.bullmq.keys import Keys
+from toril.storage.bullmq.leases import Fate
 from toril.storage.bullmq.link import CHUNK, ENDING_KEPT_MS
 from toril.storage.bullmq.repeat import Repeats
 from toril.storage.bullmq.scripts import Command, call, check_token
@@ -27,6 +29,8 @@ _NO_LEASE_MS: Final = 30_000
 _NO_NUMBER: Final = "is not an integer"
 """What the server says to a script that counts up what is no number."""
 _SWEPT_AT_ONCE: Final = 100
+_LETTERS: Final = ascii_lowercase[:BATCH]
+"""The ends of the tokens that one call of `finish.lua` gives."""
 
 
 @dataclass(slots=True)
@@ -52,17 +56,18 @@ class Catch:
         job_id = raw_id.decode() if isinstance(raw_id, bytes) else str(raw_id)
         self.add(job_id, codec.fields_of(flat), token, now_ms)
 
-    def grant(self, parts: Sequence[bytes | None], token: str, now_ms: int) -> None:
-        """Note one job as the batch script hands it out: its id and some of its fields."""
-        job = codec.read_granted(parts, token, now_ms)
+    def grant(self, parts: Sequence[Any], token: str, now_ms: int) -> None:
+        """Note one job as the batch script hands it out: its id, and its fields in some way."""
+        raw_id, first = parts[:2]
+        if isinstance(first, list):
+            self.add(raw_id.decode(), codec.fields_of(first), token, now_ms)
+            return
+        job = codec.read_bare(parts, token, now_ms)
         if job is not None:
             self.jobs.append(job)
             return
-        job_id, *values = parts
-        assert job_id is not None
-        known = zip(codec.GRANTED, values, strict=True)
-        fields = {name: value for name, value in known if value is not None}
-        self.add(job_id.decode(), fields, token, now_ms)
+        fields = dict(zip(codec.BARE, parts[1:], strict=True))
+        self.add(raw_id.decode(), {**fields, b"ats": b"1"}, token, now_ms)
 
     def add(self, job_id: str, fields: dict[bytes, bytes], token: str, now_ms: int) -> None:
         """Note one job that is ours now."""
@@ -84,16 +89,26 @@ class Ended:
 
     lease: Lease
     result: bytes
-    kept: bool
-    ttl_ms: int | None
+    fate: Fate
     ending: bytes
     done: bool = False
 
-    def arguments(self) -> tuple[Argument, ...]:
-        """Flatten it for the script."""
-        ttl = "" if self.ttl_ms is None else self.ttl_ms
-        lease = self.lease
-        return (lease.job_id, lease.token, self.result, int(self.kept), ttl, self.ending)
+
+def ended_arguments(ended: Sequence[Ended]) -> list[Argument]:
+    """Write jobs that were completed as the last arguments of the batch script."""
+    bare = "".join(["1" if one.fate.bare else "0" for one in ended])
+    if all(one.fate.for_good for one in ended):
+        args: list[Argument] = [bare, 3]
+        for one in ended:
+            lease = one.lease
+            args += (lease.job_id, lease.token, one.result)
+        return args
+    args = [bare, 7]
+    for one in ended:
+        lease, fate = one.lease, one.fate
+        args += (lease.job_id, lease.token, one.result, int(fate.kept))
+        args += ("" if fate.ttl_ms is None else fate.ttl_ms, one.ending, int(fate.waits))
+    return args
 
 
 class Work(Repeats, Crew):
@@ -143,7 +158,8 @@ class Work(Repeats, Crew):
         if self.takes("finish", queue) and claim.rate is None:
             more = True
             while more and (want := claim.count - len(catch.jobs)) > 0:
-                groups = [()] if want <= BATCH else [(), ()]
+                # Two at once only where there are many: who was idle mostly finds one job.
+                groups = [()] if want <= BATCH or not catch.jobs else [(), ()]
                 more = await self.finish(queue, groups, claim, catch)
             if not catch.rest or len(catch.jobs) >= claim.count:
                 return
@@ -185,20 +201,20 @@ class Work(Repeats, Crew):
             stem = "" if claim is None else f"{self.wire_token(claim.token)}."
             args: list[Argument] = [lease_ms, worker, stem, want, ENDING_KEPT_MS, *guard]
             args.append(self.metrics or "")
-            for one in ended:
-                args += one.arguments()
-                guard = (one.lease.job_id, one.lease.token)
+            args += ended_arguments(ended)
+            if ended:
+                guard = (ended[-1].lease.job_id, ended[-1].lease.token)
             commands.append(await self.own_command("finish", queue, *args))
             asked.append((stem, want))
         replies = await self.pipe(queue, commands, once=True)
         go_on = True
         for ended, (stem, want), reply in zip(groups, asked, replies, strict=True):
-            flags, more, next_due = reply[:3]
-            for one in ended[: len(flags.rstrip(b"0"))]:
+            done, more, next_due, values = reply
+            for one in ended[:done]:
                 one.done = True
-            found = range(3, len(reply), 1 + len(codec.GRANTED))
-            for number, at in enumerate(found, 1):
-                catch.grant(reply[at : at + found.step], f"{stem}{number}", now)
+            found = range(0, len(values), 1 + len(codec.BARE))
+            for at, letter in zip(found, _LETTERS, strict=False):
+                catch.grant(values[at : at + found.step], stem + letter, now)
             catch.next_ms = None if next_due < 0 else max(0, next_due - now)
             catch.rest = bool(more)
             if more == _BOUND:

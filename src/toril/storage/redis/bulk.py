@@ -271,7 +271,7 @@ def _first(entries: list[list[Any]]) -> int:
 
 def _append_entry(columns: EventColumns, raw_id: bytes, blob: bytes, after: int, stop: int) -> None:
     """Append the events of one stream entry that lie after one number and up to another."""
-    time_ms, flat = codec.unpack(blob)
+    time_ms, flat = codec.unpack_events(blob)
     count = len(flat) // 8
     first = int(raw_id.partition(b"-")[0]) - count + 1
     low, high = max(0, after + 1 - first), min(count, stop + 1 - first)

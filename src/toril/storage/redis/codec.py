@@ -190,37 +190,52 @@ def _details(outcome: Outcome) -> tuple[object, object]:
 
 def read_batch(claim_token: str, reply: Packed) -> Batch:
     """Read what a claim returned."""
-    limited, next_in, now, *flat = reply
-    fields = iter(flat)
-    return Batch(
-        jobs=[_claimed(claim_token, now, *facts) for facts in zip(*[fields] * 6, strict=True)],
-        limited_for_ms=limited,
-        next_in_ms=None if next_in < 0 else next_in,
-    )
+    limited, next_in, now = reply[:3]
+    jobs: list[Claimed] = []
+    like: JobSpec | None = None
+    start = end = b""
+    fields = iter(reply[3:])
+    for raw_id, blob, created, made, started, stalls in zip(*[fields] * 6, strict=True):
+        job_id, doom = raw_id.decode(), None
+        # Jobs handed in together differ in their payloads only.
+        payload = _between(start, blob, end) if like is not None else None
+        if like is not None and payload is not None:
+            spec = new_spec(
+                id=job_id, name=like.name, payload=payload, terms=like.terms, origin=like.origin
+            )
+        else:
+            spec, doom = _spec(job_id, blob)
+            like = spec if doom is None else None
+            start, end = _around(spec)
+        lease = new_lease(job_id=job_id, token=claim_token, attempt=made + 1, note=str(started))
+        jobs.append(
+            new_claimed(
+                spec=spec,
+                lease=lease,
+                created_ms=created,
+                age_ms=now - created if now > created else 0,
+                started=started,
+                attempts_made=made,
+                stalls=stalls,
+                doom=doom,
+            )
+        )
+    return Batch(jobs=jobs, limited_for_ms=limited, next_in_ms=None if next_in < 0 else next_in)
 
 
-def _claimed(
-    token: str,
-    now: int,
-    raw_id: bytes,
-    blob: bytes | None,
-    created: int,
-    made: int,
-    started: int,
-    stalls: int,
-) -> Claimed:
-    job_id = raw_id.decode()
-    spec, doom = _spec(job_id, blob)
-    return new_claimed(
-        spec=spec,
-        lease=new_lease(job_id=job_id, token=token, attempt=made + 1, note=str(started)),
-        created_ms=created,
-        age_ms=max(0, now - created),
-        started=started,
-        attempts_made=made,
-        stalls=stalls,
-        doom=doom,
-    )
+def _around(spec: JobSpec) -> tuple[bytes, bytes]:
+    """What stands before and after the payload in a packed spec."""
+    return b"\x94" + pack(spec.name), pack(pack_terms(spec.terms)) + pack(spec.origin)
+
+
+def _between(start: bytes, blob: bytes | None, end: bytes) -> bytes | None:
+    """Take the payload, of up to 255 bytes, from between two parts; None if it is not there."""
+    if blob is None or not blob.startswith(start) or not blob.endswith(end):
+        return None
+    at, size = len(start), len(blob) - len(start) - len(end) - 2
+    if not 0 <= size < 256 or blob[at] != 0xC4 or blob[at + 1] != size:
+        return None
+    return blob[at + 2 : at + 2 + size]
 
 
 def read_records(ids: Sequence[str], reply: Packed) -> Iterator[JobRecord | None]:
@@ -294,9 +309,28 @@ FREE_FIELDS: Final = {
 }
 
 
+def unpack_events(blob: bytes) -> tuple[int, list[Any]]:
+    """Unpack a stream entry: its time, and eight fields of each event, one after the other.
+
+    Events alike but for their ids lie there as one: kinds, ids, and the six other fields.
+    """
+    time_ms, packed = unpack(blob)
+    flat: list[Any] = []
+    for at in range(0, len(packed), 8):
+        kind = packed[at]
+        if type(kind) is list:
+            rest = packed[at + 2 : at + 8]
+            for job_id in packed[at + 1]:
+                for one in kind:
+                    flat += (one, job_id, *rest)
+        else:
+            flat += packed[at : at + 8]
+    return time_ms, flat
+
+
 def read_entry(raw_id: bytes, blob: bytes) -> Iterator[Event]:
     """Read the events packed into one stream entry, whose id is the number of its last."""
-    time_ms, flat = unpack(blob)
+    time_ms, flat = unpack_events(blob)
     number = int(raw_id.partition(b"-")[0]) - len(flat) // 8
     for at in range(0, len(flat), 8):
         word, job_id, attempt, name, worker, prev, x, y = flat[at : at + 8]

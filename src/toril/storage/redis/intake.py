@@ -14,6 +14,8 @@ from toril.storage.redis.codec import pack, pack_terms
 Args = list[str | bytes]
 
 _TRUE: Final = b"\xc3"
+_FOUR: Final = b"\x94"
+"""What an array of four begins with."""
 _SHORT: Final = 32
 """The longest packed text whose first byte holds its type and its length."""
 
@@ -25,7 +27,7 @@ class Intake:
     """Packs jobs for one client, which is told of their endings by the name `reply_to`.
 
     What depends on the terms alone is kept from one job to the next: mostly they share one
-    object, and to look it up by its value is dear.
+    object, and to look it up by its value is dear. Jobs handed in together share even more.
     """
 
     def __init__(self, reply_to: str) -> None:
@@ -35,28 +37,47 @@ class Intake:
 
     def _of(self, terms: Terms) -> tuple[Terms, bytes, dict[str, object] | bool, bytes, bytes]:
         extra = _extra(terms)
-        return terms, pack_terms(terms), extra, *_ends(extra, terms, self._reply_to)
+        packed = self._pack(pack_terms(terms))
+        return terms, packed, extra, *_ends(extra, terms, self._reply_to)
 
     def pack(self, specs: Sequence[JobSpec]) -> Args:
         """Give of each job its id, its head (what the script reads) and what only clients read."""
         args: Args = []
         write = self._pack
-        terms, packed_terms, extra, plain, waited = self._kept
+        head = start = end = b""
+        last: JobSpec | None = None
         for spec in specs:
-            if spec.terms is not terms:
-                self._kept = self._of(spec.terms)
-                terms, packed_terms, extra, plain, waited = self._kept
-            name, origin = spec.name, spec.origin
-            first, second = write(origin), write(name)
-            if plain and len(first) <= _SHORT and len(second) <= _SHORT:
-                head = first + second + (waited if spec.reply else plain)
-                if spec.requeue_failed:
-                    head += _TRUE
-            else:
-                reply = self._reply_to if spec.reply else False
-                head = write((origin, terms.delay_ms, spec.requeue_failed, reply, extra, name))
-            args += (spec.id, head, write((name, spec.payload, packed_terms, origin)))
+            # Asked by identity, which is quick: jobs handed in together share these objects.
+            if (
+                last is None
+                or spec.origin is not last.origin
+                or spec.terms is not last.terms
+                or spec.name is not last.name
+                or spec.reply is not last.reply
+                or spec.requeue_failed is not last.requeue_failed
+            ):
+                head, start, end = self.parts(spec)
+                last = spec
+            args += (spec.id, head, start + write(spec.payload) + end)
         return args
+
+    def parts(self, spec: JobSpec) -> tuple[bytes, bytes, bytes]:
+        """Pack a job's head, and what stands before and after its payload."""
+        terms, packed_terms, extra, plain, waited = self._kept
+        if spec.terms is not terms:
+            self._kept = self._of(spec.terms)
+            terms, packed_terms, extra, plain, waited = self._kept
+        write = self._pack
+        origin, name = write(spec.origin), write(spec.name)
+        if plain and len(origin) <= _SHORT and len(name) <= _SHORT:
+            head = origin + name + (waited if spec.reply else plain)
+            if spec.requeue_failed:
+                head += _TRUE
+        else:
+            reply = self._reply_to if spec.reply else False
+            facts = (spec.origin, terms.delay_ms, spec.requeue_failed, reply, extra, spec.name)
+            head = write(facts)
+        return head, _FOUR + name, packed_terms + origin
 
 
 def pack_rows(
@@ -72,9 +93,8 @@ def pack_rows(
         rows = zip(ids, payloads, spread(names, len(ids)), spread(terms, len(ids)), strict=True)
         specs = [JobSpec(id=i, payload=p, name=n, terms=t, origin=origin) for i, p, n, t in rows]
         return intake.pack(specs)
-    _, head, _ = intake.pack([JobSpec(id="", name=names, terms=terms, origin=origin)])
+    head, start, end = intake.parts(JobSpec(id="", name=names, terms=terms, origin=origin))
     write = msgpack.Packer().pack
-    start, end = b"\x94" + write(names), write(pack_terms(terms)) + write(origin)
     args: Args = []
     for job_id, payload in zip(ids, payloads, strict=True):
         args += (job_id, head, start + write(payload) + end)

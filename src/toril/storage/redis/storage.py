@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, TypeVar, cast
 
 from toril.clock import Clock, SystemClock, wait_future
@@ -256,7 +257,7 @@ class RedisStorage:
         receipts: list[Receipt] = []
         calls: deque[tuple[Sequence[JobSpec], asyncio.Task[list[bytes]]]] = deque()
         try:
-            for some in (jobs[:_FIRST], *_chunks(jobs[_FIRST:])):
+            for some in chain((jobs[:_FIRST],), _chunks(jobs[_FIRST:])):
                 calls.append((some, asyncio.create_task(self._hand_in(queue, some))))
                 await asyncio.sleep(0)  # it goes out; the next are packed while the server works
                 while len(calls) > _UNDER_WAY:

@@ -3,22 +3,26 @@
 -- before the end of the line. From the first that is not plain, all is left untouched for the
 -- official scripts, so that things happen in the order in which they would do them.
 -- ARGV[2]  lease in ms      ARGV[3]  name of the worker
--- ARGV[4]  stem of the tokens: the n-th job handed out gets the lock `<stem><n>`
+-- ARGV[4]  stem of the tokens: the first job handed out gets the lock `<stem>a`, the next `<stem>b`
 -- ARGV[5]  how many to hand out at most
 -- ARGV[6]  how long an ending stays readable, in ms
 -- ARGV[7], ARGV[8]  '' or the last of the jobs in the call before and its token: while that lock
 --          is there, these jobs are left too
 -- ARGV[9]  how many minutes of metrics are kept, or ''
--- ARGV[10…] id, token, result, '1' if the job is kept, keep time in ms or '', packed ending or ''
--- Returns {flags, more, next due or -1, id and FIELDS of each job that was handed out …}: '1' for each
--- job that was completed, '0' for each that was left; more is 1 where the official scripts may find
--- jobs to hand out, 2 if the queue is paused or has bounds
+-- ARGV[10] '1' for each job that ended and had the usual fields only when it started, else '0'
+-- ARGV[11] how many values there are for each of these jobs: 3 if all are kept for good, else 7
+-- ARGV[12…] id, token, result; then '1' if the job is kept, keep time in ms or '', packed ending or
+--          '', '1' if its options ask for the ending
+-- Returns {how many were completed, more, next due or -1, values of the jobs handed out}: more is 1
+-- where the official scripts may find jobs to hand out, 2 if the queue is paused or has bounds.
+-- Of a bare job, which has the usual fields only and so starts for the first time, there are id,
+-- name, data, opts, timestamp and priority; of any other one id, all fields in a list, four times ''
 -- Events: completed, active, drained
 local lease, worker, stem, want = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local args, bare, size, count = ARGV, ARGV[10], tonumber(ARGV[11]), #ARGV[10]
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
-local events, delayed = base .. 'events', base .. 'delayed'
-local flags, reply, handed = {}, {'', 0, 0}, 0
-local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'max')
+local events, delayed, stalled = base .. 'events', base .. 'delayed', base .. 'stalled'
+local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'max', 'opts.maxLenEvents')
 local plain = not attributes[1] and not attributes[2] and not attributes[3]
 local bound = not plain
 if ARGV[7] ~= '' and call('GET', base .. ARGV[7] .. ':lock') == ARGV[8] then plain = false end
@@ -28,29 +32,32 @@ if want > 0 and next_due >= 0 and next_due < (now + 1) * 0x1000 then plain = fal
 local open = plain
 local more = want > 0 and not plain
 
+local USUAL, STARTED = 6, 9 -- how many fields a bare job has, and has once it was handed out
+local all_bare, ONE = not string.find(bare, '0', 1, true), string.byte('1')
+
 -- What concerns all jobs alike is asked before the first and written after the last, in one call
 -- each. What may fail on a key of another type is a pcall: an error in between would lose the rest.
 local jobs, lock_keys, locks, tied, oldest = {}, {}, {}, false, {}
-local out, free, ended, completed, gone = {}, {}, {}, {}, {}
+local values, out, free, ended, completed, timed, gone = {}, {}, {}, {}, {}, {}, {}
+local handed, popped, done = 0, 0, 0
 local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
 -- A user who may not take jobs is told so before anything is written.
 if #line > 0 then call('RPOP', wait, 0) end
-local running, popped = plain and call('LLEN', active) or 0, 0
-if plain and #ARGV > 9 then
-  local tie_keys, number = {}, 0
-  for at = 10, #ARGV, 6 do
-    local job = base .. ARGV[at]
-    number = number + 1
+local first = #line
+if plain and count > 0 then
+  local tie_keys = {}
+  for number = 1, count do
+    local job = base .. args[12 + (number - 1) * size]
     jobs[number], lock_keys[number] = job, job .. ':lock'
     tie_keys[2 * number - 1], tie_keys[2 * number] = job .. ':dependencies', job .. ':unsuccessful'
   end
   locks = call('MGET', unpack(lock_keys))
   tied = call('EXISTS', unpack(tie_keys)) > 0
-  oldest = call('LRANGE', active, -number, -1)
+  oldest = call('LRANGE', active, -count, -1)
 end
 
 local function is_drained()
-  return handed == 0 and running == 0
+  return handed == 0 and call('LLEN', active) == popped
     and call('LLEN', wait) == 0 and call('ZCARD', prioritized) == 0
 end
 
@@ -68,12 +75,45 @@ local function leave_active(id)
       end
     end
   end
-  running = running - 1
   return true
 end
 
+-- Drop the last entries of a list; what they were is known.
+local function drop(list, number)
+  call('LTRIM', list, 0, -1 - number)
+end
+
+-- Note what is told of a job, if it is bare; tell whether it is.
+local function is_bare(id, job, place)
+  if redis.pcall('HLEN', job) ~= USUAL then return false end
+  local usual = call('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'priority', 'delay')
+  for at = 1, USUAL do
+    if not usual[at] then return false end
+  end
+  values[place] = id
+  for at = 1, 5 do values[place + at] = usual[at] end
+  return true
+end
+
+-- Count the start of a job that is not bare, and give its fields as they will be.
+local function count_start(job, flat)
+  local at = 1
+  while flat[at] and flat[at] ~= 'ats' do at = at + 2 end
+  local old = flat[at + 1] or '0'
+  local number = string.match(old, '^%d+$') and #old < 16 and tonumber(old)
+  if not number then
+    local doom = 'broken record: ats is no whole number'
+    call('HSET', job, 'toril-broken-ats', old, 'defa', doom)
+    flat[#flat + 1] = 'defa'
+    flat[#flat + 1] = doom
+  end
+  local started = string.format('%d', (number or 0) + 1)
+  flat[at], flat[at + 1] = 'ats', started
+  return started
+end
+
 local function hand_out()
-  local id = line[#line - handed]
+  local id = line[first - handed]
   if not id then
     if call('ZCARD', prioritized) > 0 then more = true else call('DEL', base .. 'pc') end
     return false
@@ -82,54 +122,60 @@ local function hand_out()
     more = true
     return false
   end
-  local job = base .. id
-  local fields = redis.pcall('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'priority',
-    'ats', 'atm', 'stc', 'attemptsMade', 'defa', 'rjk', 'toril-w')
-  if fields.err then
-    more = true
-    return false
-  end
-  local started = '1'
-  if fields[6] then
-    local count = string.match(fields[6], '^%d+$') and #fields[6] < 16 and tonumber(fields[6])
-    if not count then
-      fields[10] = 'broken record: ats is no whole number'
-      call('HSET', job, 'toril-broken-ats', fields[6], 'defa', fields[10])
+  local job, place, started = base .. id, 6 * handed + 1, '1'
+  if not is_bare(id, job, place) then
+    local flat = redis.pcall('HGETALL', job)
+    if flat.err then
+      more = true
+      return false
     end
-    started = string.format('%d', (count or 0) + 1)
+    started = count_start(job, flat)
+    values[place], values[place + 1] = id, flat
+    for at = place + 2, place + 5 do values[at] = '' end
   end
-  fields[6] = started
   handed = handed + 1
-  call('SET', job .. ':lock', stem .. handed, 'PX', lease)
+  -- To write a number costs the server more than to write a letter.
+  call('SET', job .. ':lock', stem .. string.char(96 + handed), 'PX', lease)
   call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
-  call('HSET', job, 'processedOn', ARGV[1], 'pb', worker, 'ats', started)
+  call('HSET', job, 'processedOn', args[1], 'pb', worker, 'ats', started)
   out[handed] = id
-  local place = 13 * handed - 9
-  reply[place] = id
-  for at = 1, 12 do reply[place + at] = fields[at] end
   return true
 end
 
+-- Keep what is to outlive a job that is not kept for good; tell whether the job itself is kept.
+local function outlive(id, at, asked)
+  local kept, ttl, ending = args[at + 3], args[at + 4], args[at + 5]
+  if ending ~= '' and (asked or args[at + 6] == '1') then
+    call('SET', base .. 'toril-end:' .. id, ending, 'PX', args[6])
+  end
+  if kept == '1' and ttl ~= '' then
+    timed[#timed + 1] = now + tonumber(ttl)
+    timed[#timed + 1] = id
+  end
+  return kept == '1'
+end
+
 local function complete(number, at)
-  local id, job, result = ARGV[at], jobs[number], ARGV[at + 2]
-  if gone[id] or locks[number] ~= ARGV[at + 1] then return false end
-  local ties = redis.pcall('HMGET', job, 'parentKey', 'deid', 'defa', 'toril-w', 'timestamp', 'atm')
-  if ties.err or not ties[5] or ties[1] or ties[2] or ties[3] then return false end
+  local id, job, result = args[at], jobs[number], args[at + 2]
+  if gone[id] or locks[number] ~= args[at + 1] then return false end
+  local made, asked = '1', false
+  -- While a job runs nobody takes a field from it: if there are as many, they are the same.
+  local was_bare = all_bare or string.byte(bare, number) == ONE
+  if not was_bare or redis.pcall('HLEN', job) ~= STARTED then
+    local ties = redis.pcall('HMGET', job, 'parentKey', 'deid', 'defa', 'toril-w', 'timestamp', 'atm')
+    if ties.err or not ties[5] or ties[1] or ties[2] or ties[3] then return false end
+    asked = ties[4]
+    if ties[6] then made = string.format('%d', (tonumber(ties[6]) or 0) + 1) end
+  end
   if tied and call('EXISTS', job .. ':dependencies', job .. ':unsuccessful') > 0 then
     return false
   end
   if not leave_active(id) then return false end
   free[number], ended[number], gone[id] = lock_keys[number], id, true
-  local kept, ttl, ending = ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]
-  if ending ~= '' and (ties[4] or private_of(id)['w']) then
-    call('SET', base .. 'toril-end:' .. id, ending, 'PX', ARGV[6])
-  end
-  if kept == '1' then
-    if ttl ~= '' then call('ZADD', base .. 'toril-ttl', now + tonumber(ttl), id) end
-    completed[#completed + 1] = ARGV[1]
-    completed[#completed + 1] = id
-    local made = ties[6] and string.format('%d', (tonumber(ties[6]) or 0) + 1) or '1'
-    call('HSET', job, 'atm', made, 'returnvalue', result, 'finishedOn', ARGV[1])
+  if size == 3 or outlive(id, at, asked) then
+    local place = #completed
+    completed[place + 1], completed[place + 2] = args[1], id
+    call('HSET', job, 'atm', made, 'returnvalue', result, 'finishedOn', args[1])
   else
     call('DEL', job, job .. ':logs', job .. ':processed', job .. ':failed')
   end
@@ -152,11 +198,13 @@ local function count_completed(number, most)
   call('HSET', key, 'prevCount', before, 'prevTS', ARGV[1])
 end
 
-if plain and #ARGV > 9 then call('XTRIM', events, 'MAXLEN', '~', max_events()) end
-for at = 10, #ARGV, 6 do
-  local number = (at - 4) / 6
-  plain = plain and complete(number, at)
+if plain and count > 0 then
+  call('XTRIM', events, 'MAXLEN', '~', attributes[4] or max_events())
+end
+for number = 1, count do
+  plain = plain and complete(number, 12 + (number - 1) * size)
   if plain then
+    done = number
     local asked = handed < want
     if asked and open then open = hand_out() end
     -- One who asks for a job, and gets it or hears of a delayed one, looks no further.
@@ -164,22 +212,20 @@ for at = 10, #ARGV, 6 do
       call('XADD', events, '*', 'event', 'drained')
     end
   end
-  flags[number] = plain and '1' or '0'
 end
 if not plain then more = handed < want end
 while plain and open and handed < want do open = hand_out() end
-if popped > 0 then call('RPOP', active, popped) end
+if popped > 0 then drop(active, popped) end
 if #free > 0 then
   call('DEL', unpack(free))
-  call('SREM', base .. 'stalled', unpack(ended))
+  if call('EXISTS', stalled) == 1 then call('SREM', stalled, unpack(ended)) end
   if ARGV[9] ~= '' then count_completed(#free, tonumber(ARGV[9])) end
 end
+if #timed > 0 then call('ZADD', base .. 'toril-ttl', unpack(timed)) end
 if #completed > 0 then call('ZADD', base .. 'completed', unpack(completed)) end
 if handed > 0 then
-  call('RPOP', wait, handed)
+  drop(wait, handed)
   call('LPUSH', active, unpack(out))
   ring()
 end
-reply[1], reply[2] = table.concat(flags), bound and 2 or more and 1 or 0
-reply[3] = math.floor(next_due / 0x1000)
-return reply
+return {done, bound and 2 or more and 1 or 0, math.floor(next_due / 0x1000), values}

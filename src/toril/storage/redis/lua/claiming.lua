@@ -19,17 +19,22 @@ local function take(want, grant)
     local entries = call('LPOP', QUEUE, missing) or {}
     empty = #entries < missing
     if #entries == 0 then break end
-    local ids, tickets = {}, {}
+    local ids, tickets, mark, width, last = {}, {}, '', 0, nil
     for number, entry in ipairs(entries) do
-      tickets[number], ids[number] = string.match(entry, '^(%d*):?(.*)$')
+      if string.sub(entry, 1, width) ~= mark or width == 0 then
+        width = string.find(entry, ':', 1, true) or 0
+        mark = string.sub(entry, 1, width)
+        last = tonumber(string.sub(mark, 1, -2))
+      end
+      tickets[number], ids[number] = last or false, string.sub(entry, width + 1)
     end
     for number, raw in ipairs(call('HMGET', JOBS, unpack(ids))) do
-      local id, ticket = ids[number], tonumber(tickets[number])
-      if raw and grant(id, raw, 'w', ticket) then
+      local id = ids[number]
+      if raw and grant(id, raw, 'w', tickets[number]) then
         taken = taken + 1
       else
         stale = true
-        local known = call('SREM', STALE, tickets[number]) == 1
+        local known = call('SREM', STALE, entries[number]) == 1
         if not known and not (raw and decode(raw)) then condemn(id, 'waiting') end
       end
     end
@@ -80,30 +85,43 @@ local function lease_some(list, token, worker, want, lease)
   local ids, leases, saved, count, offset = {}, {}, {}, 0, #list
   local form = score(now + lease) .. '.%d'
   local mine, who, since = pack(token), pack(worker), pack(now, now)
-  local function grant(id, raw, wanted, ticket)
-    local fine, at, state, entry, created, made, started, stalls, _, settled, _, _, name, extra =
+  -- Jobs that were handed in together mostly share their record; what it gives is kept.
+  local alike, model, rest, twins = false, false, '', {}
+  local state, entry, created, made, started, stalls
+  local function close_twins()
+    tell_alike({ 'active' }, twins, rest)
+    twins = {}
+  end
+  local function open_twins(raw)
+    close_twins()
+    alike, model = raw, false
+    local fine, at, settled, name, extra, _
+    fine, at, state, entry, created, made, started, stalls, _, settled, _, _, name, extra =
       pcall(scan, raw)
     if not fine or extra == nil or type(state) ~= 'string' or type(made) ~= 'number'
        or type(started) ~= 'number' or type(stalls) ~= 'number' then
-      return false
+      return
     end
-    if wanted and (state ~= wanted or entry ~= ticket) then return false end
-    count = count + 1
     started = started + 1
+    model = '\158\161a' .. pack(entry, created, made, started, stalls) .. mine
+            .. (settled and pack(settled) or '\194') .. who .. since .. string.sub(raw, at + 1)
+    rest = pack(made + 1, name) .. who .. pack(WORDS[state] or false) .. '\194\194'
+  end
+  local function grant(id, raw, wanted, ticket)
+    if raw ~= alike then open_twins(raw) end
+    if not model or (wanted and (state ~= wanted or entry ~= ticket)) then return false end
+    count = count + 1
+    twins[#twins + 1] = id
     ids[count] = id
     leases[2 * count - 1], leases[2 * count] = string.format(form, 100 + count), id
-    saved[2 * count - 1] = id
-    saved[2 * count] = '\158\161a' .. pack(entry, created, made, started, stalls) .. mine
-                       .. (settled and pack(settled) or '\194') .. who .. since
-                       .. string.sub(raw, at + 1)
-    events[#events + 1] = '\166active' .. pack(id, made + 1, name) .. who
-                          .. (wanted and '\167waiting' or pack(WORDS[state] or false)) .. '\194\194'
+    saved[2 * count - 1], saved[2 * count] = id, model
     list[offset + 1], list[offset + 2], list[offset + 3] = id, false, created
     list[offset + 4], list[offset + 5], list[offset + 6] = made, started, stalls
     offset = offset + 6
     return true
   end
   take(want, grant)
+  close_twins()
   if count == 0 then return 0 end
   local at = offset - 6 * count + 2
   for _, spec in ipairs(call('HMGET', SPECS, unpack(ids))) do

@@ -77,30 +77,38 @@ local function create(id, head, spec)
   return '+' .. record[STATE]
 end
 
--- A job for the plain line: its record and its two events are put together from bytes. What is
--- mostly the same from one job to the next is kept: the length of the id, packed, and the name.
-local stem, middle = '\158\161w', pack(now, 0, 0, 0, false, false, false, now, 0)
-local plain, size, mark, called, rest = 0, 0, '', '', ''
+-- Jobs for the plain line share a ticket: with their ids it tells their entries from all others.
+-- Those with the same head share their record, which is put together from bytes, and their events.
+local mark, stem, alike, model, rest, twins = false, '', false, '', '', {}
 
-local function create_plain(id, head, spec)
-  local entry = ticket()
+local function close_twins()
+  tell_alike({ 'added', 'waiting' }, twins, rest)
+  alike, twins = false, {}
+end
+
+local function open_twins(head)
+  close_twins()
+  if not mark then
+    local number = ticket()
+    mark = string.format('%d:', number)
+    stem = '\158\161w' .. pack(number, now, 0, 0, 0, false, false, false, now, 0)
+    ring()
+  end
   local first = string.byte(head) - 158
   local name = string.sub(head, first, first + string.byte(head, first) - 160)
-  if #id ~= size then
-    size = #id
-    mark = string.sub(pack(id), 1, -1 - size)
-  end
-  if name ~= called then called, rest = name, '\000' .. name .. '\194\194\194\194' end
-  if string.byte(head, -1) == 195 then head = string.sub(head, 1, -2) end
-  local record = stem .. pack(entry) .. middle .. head
-  jobs_out[#jobs_out + 1] = id
-  jobs_out[#jobs_out + 1] = record
-  pushes[#pushes + 1] = string.format('%d:', entry) .. id
-  events[#events + 1] = '\165added' .. mark .. id .. rest .. '\167waiting' .. mark .. id .. rest
-  plain = plain + 1
-  specs_out[#specs_out + 1] = id
-  specs_out[#specs_out + 1] = spec
-  seen[id] = record
+  alike, rest = head, '\000' .. name .. '\194\194\194\194'
+  model = stem .. (string.byte(head, -1) == 195 and string.sub(head, 1, -2) or head)
+end
+
+local function create_plain(id, head, spec)
+  if head ~= alike then open_twins(head) end
+  twins[#twins + 1] = id
+  local size = #jobs_out
+  jobs_out[size + 1], jobs_out[size + 2] = id, model
+  size = #specs_out
+  specs_out[size + 1], specs_out[size + 2] = id, spec
+  pushes[#pushes + 1] = mark .. id
+  seen[id] = model
   return '+w'
 end
 
@@ -141,8 +149,10 @@ for number, id in ipairs(ids) do
   local at = 2 + (number - 1) * 3
   local head, spec = ARGV[at + 1], ARGV[at + 2]
   if string.byte(head) == 150 then
+    close_twins()
     answers[number] = hand_in(number, id, unpack_msg(head), spec)
   elseif known[number] or seen[id] then
+    close_twins()
     local origin, name, extra, requeue = unpack_msg(head)
     local who = extra and extra.r and extra.r[1]
     answers[number] = hand_in(number, id, { origin, 0, requeue, who, extra, name }, spec)
@@ -150,9 +160,9 @@ for number, id in ipairs(ids) do
     answers[number] = create_plain(id, head, spec)
   end
 end
-if plain > 0 then ring() end
+close_twins()
 flush('HSET', JOBS, jobs_out)
 flush('HSET', SPECS, specs_out)
 flush('RPUSH', QUEUE, pushes)
-if #events > 0 and write_events(#events + plain) then answers[#answers + 1] = '?' end
+if told > 0 and write_events() then answers[#answers + 1] = '?' end
 return answers

@@ -10,7 +10,7 @@
 -- progress    hash    id -> JSON text
 -- queue       list    "<ticket>:<id>", next to run on the left; a ticket that is not the
 --                     record's is stale and skipped
--- stale       set     tickets of the stale entries in that list
+-- stale       set     the stale entries in that list
 -- prioritized zset    id by priority * 2^32 + ticket
 -- delayed     zset    id by due ms * 4096 + tie
 -- processing  zset    id by end of its lease; the fraction keeps those of one claim in order
@@ -20,7 +20,7 @@
 -- workers     zset    worker id by the ms it was last seen
 -- dedup:<key> string  "<until ms, 0 = until finished>:<job id>"
 -- logs:<id>   list    log lines
--- events      stream  id = number of the entry's last event; field e = packed events
+-- events      stream  id = number of the entry's last event; field e = packed events, see `tell`
 -- wake        list    one element while there may be work nobody was told of
 -- reply:<who> list    packed endings for a client that waits: {id, kind, payload, origin}
 -- once:<call> string  what a call was answered, for a minute, in case it is repeated
@@ -127,13 +127,13 @@ end
 
 -- Events -------------------------------------------------------------------------------------
 
-local events = {}
+local events, told = {}, 0
 
 -- How many events are kept, once it was read.
 local kept = false
 
 -- One event: kind, id, attempt, name, worker, previous state, and two fields whose meaning
--- depends on the kind. Packed one by one: a table is dear to pack.
+-- depends on the kind. Packed one by one: a table of all would be dear to pack.
 local function tell(kind, id, record, prev, x, y)
   local attempt, name, worker = false, false, false
   if record then
@@ -143,16 +143,25 @@ local function tell(kind, id, record, prev, x, y)
   if x == nil then x = false end
   if y == nil then y = false end
   events[#events + 1] = pack(kind, id, attempt, name, worker, prev or false, x, y)
+  told = told + 1
+end
+
+-- Events alike but for their ids, as one: an array of kinds, an array of ids, then the other six
+-- fields, packed. Each id has an event of each kind, and then comes the next id.
+local function tell_alike(kinds, ids, rest)
+  if #ids == 0 then return end
+  events[#events + 1] = pack(kinds, ids) .. rest
+  told = told + #kinds * #ids
 end
 
 -- The entry is {now, {all fields of all events}}, put together by hand from what is packed.
 -- Returns true if the queue is not in the list of queues, because everything was deleted.
-local function write_events(count)
-  local last = call('HINCRBY', META, 'e', count)
+local function write_events()
+  local last = call('HINCRBY', META, 'e', told)
   local meta = kept and { kept, true } or call('HMGET', META, 'events_kept', 'layout')
   kept = tonumber(meta[1] or EVENTS_KEPT)
   local exact = kept < 10000 and '=' or '~'
-  local fields = 8 * count
+  local fields = 8 * #events
   local size = string.char(221, 0, math.floor(fields / 65536), math.floor(fields / 256) % 256,
                            fields % 256)
   call('XADD', base .. 'events', 'MINID', exact, math.max(0, last - kept + 1), last .. '-0',
@@ -161,7 +170,7 @@ local function write_events(count)
 end
 
 local function flush_events()
-  if #events > 0 then write_events(#events) end
+  if told > 0 then write_events() end
 end
 
 -- Lines --------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ end
 local function leave(id, record)
   local state = record[STATE]
   if state == 'w' then
-    call('SADD', STALE, record[TICKET])
+    call('SADD', STALE, record[TICKET] .. ':' .. id)
   elseif state == 'p' then
     call('ZREM', PRIORITIZED, id)
   elseif state == 'd' then

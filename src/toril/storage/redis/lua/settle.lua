@@ -67,32 +67,49 @@ local function end_attempt(id, record, kind, a, b)
   put(id, record)
 end
 
--- A job with nothing special: its new record is put together from bytes.
-local holder, times, settled = '', 0, ''
+-- A job with nothing special: its new record is put together from bytes. Jobs that were claimed
+-- together mostly share their old record, and so their new one and, with results as long, their
+-- events.
+local alike, model, holder, times, about, length, twins = false, false, '', 0, false, 0, {}
 
-local function complete_plain(id, raw, token, started, result)
-  if string.byte(raw, -1) ~= 194 then return false end
+local function close_twins()
+  if #twins == 0 then return end
+  tell_alike({ 'completed' }, twins, about .. pack(length))
+  twins = {}
+end
+
+local function open_twins(raw)
+  close_twins()
+  alike, model = raw, false
+  if string.byte(raw, -1) ~= 194 then return end
   local fine, at, state, ticket, created, made, begun, stalls, owner, _, worker, processed, name, extra =
     pcall(scan, raw)
-  if not fine or extra ~= false or state ~= 'a' or owner ~= token or begun ~= started
+  if not fine or extra ~= false or state ~= 'a' or not owner or type(begun) ~= 'number'
      or type(made) ~= 'number' or type(processed) ~= 'number' then
-    return false
+    return
   end
-  if holder ~= token or times ~= started then
-    holder, times, settled = token, started, token .. ':' .. started
+  holder, times = owner, begun
+  about = pack(made + 1, name, worker, 'active', now - processed)
+  model = '\158\161c' .. pack(ticket, created, made + 1, begun, stalls, false, owner .. ':' .. begun,
+                              worker, now, processed) .. string.sub(raw, at + 1)
+end
+
+local function complete_plain(id, raw, token, started, result)
+  if raw ~= alike then open_twins(raw) end
+  if not model or holder ~= token or times ~= started then return false end
+  if #result ~= length then
+    close_twins()
+    length = #result
   end
-  made = made + 1
-  local record = '\158\161c' .. pack(ticket, created, made, begun, stalls, false, settled, worker, now,
-                                     processed) .. string.sub(raw, at + 1)
-  touched[id] = record
+  twins[#twins + 1] = id
+  touched[id] = model
   done[#done + 1] = id
   local size = #jobs_out
-  jobs_out[size + 1], jobs_out[size + 2] = id, record
+  jobs_out[size + 1], jobs_out[size + 2] = id, model
   local list = shelved.c
   list[#list + 1] = id
   size = #results_out
   results_out[size + 1], results_out[size + 2] = id, result
-  events[#events + 1] = pack('completed', id, made, name, worker, 'active', now - processed, #result)
   return true
 end
 
@@ -103,6 +120,7 @@ for number = 1, count do
   if kind == 'c' and raw and complete_plain(id, raw, token, started, said[at + 4]) then
     answers[number] = 'D'
   else
+    close_twins()
     local record = raw and decode(raw)
     if not record then
       answers[number] = 'G'
@@ -119,6 +137,7 @@ for number = 1, count do
   at = at + 6
 end
 
+close_twins()
 flush('ZREM', PROCESSING, done)
 flush('HSET', JOBS, jobs_out)
 flush('HSET', RESULTS, results_out)
