@@ -357,7 +357,7 @@ class MemoryQueue:
     def settle(self, outcome: Outcome, now: int) -> Answer:
         """End one attempt under its lease."""
         lease = outcome.lease
-        entry = self.jobs.get(lease.job_id)
+        entry = self._active.get(lease.job_id)
         if entry is None or not entry.owned_by(lease):
             return self._settled(lease, now)
         self._let_go(entry)
