@@ -243,7 +243,7 @@ class RedisBulk:
     def _answers(self, queue: str, reply: object) -> list[bytes]:
         if isinstance(reply, Exception):
             raise reply
-        found = cast("list[bytes]", reply)
+        found = codec.read_answers(reply)
         if found[-1] == b"?":  # everything was deleted, the list of queues too
             self._registered.discard(queue)
             self._register(queue)

@@ -44,6 +44,8 @@ STATES: Final = {
     "f": State.FAILED,
 }
 LETTERS: Final = {state: letter for letter, state in STATES.items()}
+WAITING: Final = b"+w"
+"""What is answered for a new job in the plain line."""
 ANSWERS: Final[Mapping[str, Answer]] = {"D": _DONE, "L": _LOST, "G": _GONE}
 _KINDS: Final = {Completed: "c", Failed: "f", Retried: "r", Postponed: "p", Released: "l"}
 _ENDINGS: Final = {
@@ -153,6 +155,11 @@ def _failure(blob: bytes | None) -> tuple[Failure | None, tuple[str, ...]]:
     kind, reason, *stacks = unpack(blob)
     stack = stacks[-1] if stacks else ""
     return Failure(kind=kind, reason=reason, stack=stack), tuple(stacks)
+
+
+def read_answers(reply: Any) -> list[bytes]:
+    """Read what `enqueue.lua` returned: an answer per job, or how many there are, all alike."""
+    return [WAITING] * reply if isinstance(reply, int) else cast("list[bytes]", reply)
 
 
 # -- ends of attempts --------------------------------------------------------------------------

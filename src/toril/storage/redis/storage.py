@@ -238,7 +238,7 @@ class RedisStorage:
         if awaited:
             self._mailbox(queue).promise(awaited, self.clock.monotonic())
         try:
-            answers = cast("list[bytes]", await self._run("enqueue", queue, *args, durable=True))
+            answers = codec.read_answers(await self._run("enqueue", queue, *args, durable=True))
             if answers[-1] == b"?":  # everything was deleted, the list of queues too
                 answers.pop()
                 await self._register(queue)
@@ -773,7 +773,7 @@ def _pairs(seen: Sequence[Seen]) -> list[str]:
 
 
 def _receipt(job_id: str, answer: bytes) -> Receipt:
-    if answer == b"+w":
+    if answer == codec.WAITING:
         return new_receipt(id=job_id, created=True, state=State.WAITING)
     kind, letter, holder = answer[:1], answer[1:2].decode(), answer[3:].decode()
     if kind == b"~":

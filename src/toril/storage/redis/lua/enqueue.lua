@@ -5,7 +5,8 @@
 --   name, both short, and extra, which holds the reply list; then true if it may requeue a failed
 -- Returns per job: "+s" created in state s, "=s" there already in state s,
 --   "~s:id" the dedup key is held by id, in state s ("-": it is gone)
---   and "?" at the end if the queue is not in the list of queues any more
+--   and "?" at the end if the queue is not in the list of queues any more;
+--   or the number of jobs, if all of them are new in the plain line and nothing else is to say
 -- Events: added + waiting|delayed, duplicated, deduplicated, removed
 
 local answers, specs_out, seen = {}, {}, {}
@@ -79,7 +80,7 @@ end
 
 -- Jobs for the plain line share a ticket: with their ids it tells their entries from all others.
 -- Those with the same head share their record, which is put together from bytes, and their events.
-local mark, stem, alike, model, rest, twins = false, '', false, '', '', {}
+local mark, stem, alike, model, rest, twins, plain = false, '', false, '', '', {}, 0
 
 local function close_twins()
   tell_alike({ 'added', 'waiting' }, twins, rest)
@@ -109,6 +110,7 @@ local function create_plain(id, head, spec)
   specs_out[size + 1], specs_out[size + 2] = id, spec
   pushes[#pushes + 1] = mark .. id
   seen[id] = model
+  plain = plain + 1
   return '+w'
 end
 
@@ -164,5 +166,9 @@ close_twins()
 flush('HSET', JOBS, jobs_out)
 flush('HSET', SPECS, specs_out)
 flush('RPUSH', QUEUE, pushes)
-if told > 0 and write_events() then answers[#answers + 1] = '?' end
+if told > 0 and write_events() then
+  answers[#answers + 1] = '?'
+elseif plain == #ids then
+  return plain
+end
 return answers
