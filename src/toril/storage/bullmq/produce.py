@@ -24,8 +24,10 @@ from toril.storage.bullmq.waits import Endings, Told
 from toril.storage.protocol import Cancellation, Ending, EndingKind, Receipt, Removal
 from toril.storage.quick import new_receipt
 
-_ADDED_AT_ONCE: Final = 25
+_ADDED_AT_ONCE: Final = 50
 """Jobs per call of the batch script: under a millisecond of server time."""
+_OFFICIALLY: Final = 25
+"""Jobs per pipeline of official scripts."""
 _UNDER_WAY: Final = 4
 """Calls of the batch script that may be without a reply."""
 _TERMS: Final = attrgetter("terms")
@@ -91,8 +93,7 @@ class Produce(Link):
                 adding = self._add_plain(queue, piece.jobs, options, guard)
                 if len(piece.jobs) == len(jobs):  # no other piece to go out meanwhile
                     done = await adding
-                    left = await self._add_officially(keys, queue, jobs[done:])
-                    return _created(jobs[:done]) + left
+                    return _created(jobs[:done]) + await self._add_left(keys, queue, jobs[done:])
                 sending = asyncio.create_task(adding)
                 flights.append(Flight(piece.jobs, sending, (piece.jobs[-1].id, options[-1])))
                 await asyncio.sleep(0)  # it goes out
@@ -133,7 +134,12 @@ class Produce(Link):
             wait_for -= 1
             receipts += _created(jobs[:done])
             left += jobs[done:]
-        for some in chunks(left, _ADDED_AT_ONCE):
+        return receipts + await self._add_left(keys, queue, left)
+
+    async def _add_left(self, keys: Keys, queue: str, left: Sequence[JobSpec]) -> list[Receipt]:
+        """Add by the official scripts what the batch script left."""
+        receipts: list[Receipt] = []
+        for some in chunks(left, _OFFICIALLY):
             receipts += await self._add_officially(keys, queue, some)
         return receipts
 
@@ -145,10 +151,10 @@ class Produce(Link):
             if not (batch and is_plain) or len(run) < min(_WORTH_A_BATCH, len(jobs)):
                 others += run
                 continue
-            yield from (Piece(False, some) for some in chunks(others, _ADDED_AT_ONCE))
+            yield from (Piece(False, some) for some in chunks(others, _OFFICIALLY))
             others = []
             yield from (Piece(True, some) for some in chunks(run, _ADDED_AT_ONCE))
-        yield from (Piece(False, some) for some in chunks(others, _ADDED_AT_ONCE))
+        yield from (Piece(False, some) for some in chunks(others, _OFFICIALLY))
 
     def _runs(self, jobs: Sequence[JobSpec]) -> Iterator[tuple[bool, list[JobSpec]]]:
         """Tell plain jobs in a row from others; jobs added together mostly share their terms."""
@@ -170,8 +176,6 @@ class Produce(Link):
         self, keys: Keys, queue: str, jobs: Sequence[JobSpec]
     ) -> list[Receipt]:
         """Add jobs by the official scripts, each in a transaction, in one pipeline."""
-        if not jobs:
-            return []
         commands = [
             command for spec in jobs for command in await self._transaction(keys, queue, spec)
         ]
