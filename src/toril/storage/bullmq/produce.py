@@ -10,18 +10,15 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
 
-import msgpack
-
 from toril.ids import token
 from toril.job import JobRecord, JobSpec, State, Terms
-from toril.outcome import CANCELLED, Failure
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
 from toril.storage.bullmq.scripts import Command, call
-from toril.storage.bullmq.waits import Endings, Told
-from toril.storage.protocol import Cancellation, Ending, EndingKind, Receipt, Removal
+from toril.storage.bullmq.waits import Endings, read_ending
+from toril.storage.protocol import Cancellation, Ending, Receipt, Removal
 from toril.storage.quick import new_receipt
 
 _ADDED_AT_ONCE: Final = 50
@@ -306,7 +303,7 @@ class Produce(Link):
                 answers = await self.own("ended", queue, *some)
                 for job_id, answer in zip(some, answers, strict=True):
                     if answer is not None:
-                        found.append(_ending(job_id, answer, endings.told(job_id)))
+                        found.append(read_ending(job_id, answer, endings.told(job_id)))
             return found
 
         deadline = self.clock.monotonic() + block_ms / 1000
@@ -389,34 +386,3 @@ def read_found(job_id: str, found: Sequence[Any] | None) -> JobRecord | None:
     state, score, flat = found
     due_ms = None if score is None else int(float(score)) // 4096
     return codec.read_record(job_id, codec.fields_of(flat), codec.STATES[state], due_ms)
-
-
-def _ending(job_id: str, answer: Sequence[Any], told: Told | None) -> Ending:
-    kind: bytes = answer[0]
-    value: Any = answer[1] if len(answer) > 1 else None
-    if kind == b"completed":
-        return Ending(id=job_id, kind=EndingKind.COMPLETED, result=value or b"null")
-    if kind == b"failed":
-        return _failed(job_id, codec.read_failure(codec.fields_of(value)))
-    if value is not None:
-        word, *rest = cast("list[bytes]", msgpack.unpackb(value, raw=True))
-        return _left(job_id, word, rest)
-    if told is not None and told.kind in (b"completed", b"failed"):
-        return _left(job_id, told.kind, [told.value])
-    return Ending(id=job_id, kind=EndingKind.GONE)
-
-
-def _left(job_id: str, word: bytes, rest: Sequence[bytes]) -> Ending:
-    """Read what a job left behind: how it ended, its result or reason, the kind of failure."""
-    if word == b"completed":
-        return Ending(id=job_id, kind=EndingKind.COMPLETED, result=rest[0])
-    if word == b"failed":
-        kind = rest[1].decode(errors="replace") if len(rest) > 1 else "Error"
-        return _failed(job_id, Failure(kind=kind, reason=rest[0].decode(errors="replace")))
-    return Ending(id=job_id, kind=EndingKind(word.decode()))
-
-
-def _failed(job_id: str, failure: Failure | None) -> Ending:
-    cancelled = failure is not None and failure.kind == CANCELLED
-    kind = EndingKind.CANCELLED if cancelled else EndingKind.FAILED
-    return Ending(id=job_id, kind=kind, failure=failure)
