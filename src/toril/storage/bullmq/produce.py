@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
@@ -14,6 +15,7 @@ from toril.ids import token
 from toril.job import JobRecord, JobSpec, State, Terms
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
+from toril.storage.bullmq.joins import Joins
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
 from toril.storage.bullmq.scripts import Command, call
@@ -67,9 +69,19 @@ class Produce(Link):
         for spec in jobs:
             if not spec.payload.isascii():
                 codec.check_payload(f"data of job {spec.id!r}", spec.payload)
-        receipts = await self._add_all(keys, queue, jobs)
+        if len(jobs) == 1 and self.takes("add", queue) and self._is_plain(jobs[0]):
+            receipts = [await self._joins_of(queue).hand_in(jobs[0])]
+        else:
+            receipts = await self._add_all(keys, queue, jobs)
         await self.secure(queue)
         return receipts
+
+    def _joins_of(self, queue: str) -> Joins:
+        joins = self._joins.get(queue)
+        if joins is None:
+            add = partial(self._add_all, self.keys(queue), queue)
+            joins = self._joins[queue] = Joins(add)
+        return joins
 
     async def _add_all(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
         """Add jobs in pieces; some are written and sent while the server works on others.
