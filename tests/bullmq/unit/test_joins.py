@@ -10,7 +10,7 @@ import pytest
 from tests.bullmq.unit.test_storage import bench_on, store
 from tests.servers import Server
 from toril.clock import give_way
-from toril.errors import StorageUnavailable
+from toril.errors import JobNotFound, StorageUnavailable
 from toril.job import JobSpec, State
 from toril.storage.bullmq.joins import Joins
 from toril.storage.protocol import Receipt
@@ -71,6 +71,16 @@ async def test_an_error_reaches_each_caller_as_his_own() -> None:
     assert len({id(one) for one in errors}) == 3
     gate.error = None
     assert (await joins.hand_in(JobSpec(id="d", payload=b"1"))).created
+
+
+async def test_an_error_that_cannot_be_copied_reaches_everybody_too() -> None:
+    gate = Gate()
+    gate.error = JobNotFound("it is gone", job_id="a")
+    callers = hand_in(Joins(gate.add), "a", "b", "c")
+    await give_way(5)
+    gate.open.set()
+    errors = await asyncio.gather(*callers, return_exceptions=True)
+    assert [str(one) for one in errors] == ["it is gone"] * 3
 
 
 async def test_of_callers_with_the_same_id_one_makes_the_job(server: Server) -> None:

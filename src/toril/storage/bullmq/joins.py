@@ -14,6 +14,14 @@ Add: TypeAlias = Callable[[Sequence[JobSpec]], Awaitable[Sequence[Receipt]]]
 Entry: TypeAlias = tuple[JobSpec, asyncio.Future[Receipt]]
 
 
+def _own(error: BaseException) -> BaseException:
+    """Give each his own: an error that many raise grows everybody's traceback."""
+    try:
+        return copy(error)
+    except Exception:  # made by a class whose arguments are not those it keeps
+        return error
+
+
 class Joins:
     """Joins hand-ins of one queue. Who is alone does not wait for company.
 
@@ -56,8 +64,7 @@ class Joins:
         except BaseException as error:
             for _, future in group:
                 if not future.done():
-                    # For each his own: an error that many raise grows everybody's traceback.
-                    future.set_exception(copy(error))
+                    future.set_exception(_own(error))
             if not isinstance(error, Exception):
                 raise
         else:
