@@ -10,7 +10,7 @@ import pytest
 from tests.bullmq.unit.test_storage import bench_on, store
 from tests.servers import Server
 from toril.clock import give_way
-from toril.errors import JobNotFound, StorageUnavailable
+from toril.errors import StorageUnavailable
 from toril.job import JobSpec, State
 from toril.storage.bullmq.joins import Joins
 from toril.storage.protocol import Receipt
@@ -30,6 +30,13 @@ class Gate:
         if self.error is not None:
             raise self.error
         return [Receipt(id=spec.id, created=True, state=State.WAITING) for spec in jobs]
+
+
+class Stubborn(Exception):
+    """Is not made again from what it keeps."""
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(why)
 
 
 def hand_in(joins: Joins, *ids: str) -> list[asyncio.Task[Receipt]]:
@@ -75,7 +82,7 @@ async def test_an_error_reaches_each_caller_as_his_own() -> None:
 
 async def test_an_error_that_cannot_be_copied_reaches_everybody_too() -> None:
     gate = Gate()
-    gate.error = JobNotFound("it is gone", job_id="a")
+    gate.error = Stubborn(why="it is gone")
     callers = hand_in(Joins(gate.add), "a", "b", "c")
     await give_way(5)
     gate.open.set()
