@@ -17,8 +17,8 @@ for number = 1, count do jobs[number] = base .. args[5 + (number - 1) * size] en
 local known = call('EXISTS', base .. 'toril-ttl', unpack(jobs))
 local timed = known > 0 and call('EXISTS', base .. 'toril-ttl') == 1
 local taken = known > (timed and 1 or 0)
-for number, job in ipairs(jobs) do
-  local at = 5 + (number - 1) * size
+for number = 1, count do
+  local at, job = 5 + (number - 1) * size, jobs[number]
   local id, name = args[at], shared
   if seen[id] or taken and call('EXISTS', job) == 1 then break end
   if size == 4 then name = args[at + 3] end
