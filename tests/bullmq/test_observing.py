@@ -34,7 +34,7 @@ async def events_until(pair: Pair, kind: EventKind, job_id: str | None = None) -
 
 
 async def test_node_hears_what_toril_does(pair: Pair) -> None:
-    await pair.node.listen()
+    await pair.node.listen("0-0")
     handler = Recorder(note)
     await pair.queue.add("good", 1, id="a")
     await pair.queue.add("good", 1, id="b", dedup="k")

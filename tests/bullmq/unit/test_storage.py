@@ -349,7 +349,7 @@ async def test_a_mixed_bulk_lines_up_in_the_given_order_after_an_id_that_was_tak
         await official.storage.close()
 
 
-@pytest.mark.parametrize("taken", [0, 24, 25, 26, 49, 130])
+@pytest.mark.parametrize("taken", [0, 24, 25, 26, 49, 50, 51, 130])
 async def test_calls_under_way_wait_for_what_the_one_before_left(bench: Bench, taken: int) -> None:
     storage = store(bench)
     ids = [f"job-{number:03}" for number in range(140)]

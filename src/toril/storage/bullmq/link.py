@@ -19,6 +19,7 @@ from toril.resp.replies import Argument
 from toril.resp.script import Script
 from toril.resp.url import Address, Ids, parse_url
 from toril.resp.wakeups import WakeUps
+from toril.storage.bullmq.joins import Joins
 from toril.storage.bullmq.keys import Keys, check_tagging, check_twins, keys_of, twins_of
 from toril.storage.bullmq.leases import Fate
 from toril.storage.bullmq.official import OWN, own, scripts
@@ -94,6 +95,7 @@ class Link:
         self._seen: dict[tuple[str, str], float] = {}
         self._wakes: dict[str, WakeUps] = {}
         self._endings: dict[str, Endings] = {}
+        self._joins: dict[str, Joins] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"

@@ -7,6 +7,7 @@ whose SHA-256 is not the one in `manifest.tsv` is refused: the wire format is th
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
@@ -27,6 +28,7 @@ OWN: Final = (
 """Our own scripts, by name."""
 
 _OWN_FLAGS: Final = "#!lua flags=allow-oom\n"
+_DECLARED: Final = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
 
 
 @cache
@@ -91,7 +93,14 @@ def key_counts() -> Mapping[str, int]:
 
 @cache
 def own(name: str) -> Script:
-    """Assemble one of our own scripts: the prelude, then the script."""
+    """Assemble one of our own scripts: what it uses of the prelude, then the script."""
     folder = files(__package__) / "lua"
-    text = "\n".join((folder / f"{part}.lua").read_text("utf-8") for part in ("prelude", name))
-    return Script.of(name, _OWN_FLAGS + text)
+    prelude, text = ((folder / f"{part}.lua").read_text("utf-8") for part in ("prelude", name))
+    first, *others = prelude.split("\n\n")
+    # A server runs a script from its first line at every call, and makes each function anew. What a
+    # paragraph uses stands above it, so one look from the last to the first finds all.
+    for paragraph in reversed(others):
+        names = _DECLARED.findall(paragraph)
+        if any(re.search(rf"\b{name}\b", text) for name in names):
+            text = f"{paragraph}\n{text}"
+    return Script.of(name, f"{_OWN_FLAGS}{first}\n{text}")

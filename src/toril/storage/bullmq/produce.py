@@ -6,26 +6,27 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
 
-import msgpack
-
 from toril.ids import token
 from toril.job import JobRecord, JobSpec, State, Terms
-from toril.outcome import CANCELLED, Failure
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
+from toril.storage.bullmq.joins import Joins
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
 from toril.storage.bullmq.scripts import Command, call
-from toril.storage.bullmq.waits import Endings, Told
-from toril.storage.protocol import Cancellation, Ending, EndingKind, Receipt, Removal
+from toril.storage.bullmq.waits import Endings, read_ending
+from toril.storage.protocol import Cancellation, Ending, Receipt, Removal
 from toril.storage.quick import new_receipt
 
-_ADDED_AT_ONCE: Final = 25
+_ADDED_AT_ONCE: Final = 50
 """Jobs per call of the batch script: under a millisecond of server time."""
+_OFFICIALLY: Final = 25
+"""Jobs per pipeline of official scripts."""
 _UNDER_WAY: Final = 4
 """Calls of the batch script that may be without a reply."""
 _TERMS: Final = attrgetter("terms")
@@ -68,9 +69,19 @@ class Produce(Link):
         for spec in jobs:
             if not spec.payload.isascii():
                 codec.check_payload(f"data of job {spec.id!r}", spec.payload)
-        receipts = await self._add_all(keys, queue, jobs)
+        if len(jobs) == 1 and self.takes("add", queue) and self._is_plain(jobs[0]):
+            receipts = [await self._joins_of(queue).hand_in(jobs[0])]
+        else:
+            receipts = await self._add_all(keys, queue, jobs)
         await self.secure(queue)
         return receipts
+
+    def _joins_of(self, queue: str) -> Joins:
+        joins = self._joins.get(queue)
+        if joins is None:
+            add = partial(self._add_all, self.keys(queue), queue)
+            joins = self._joins[queue] = Joins(add)
+        return joins
 
     async def _add_all(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
         """Add jobs in pieces; some are written and sent while the server works on others.
@@ -91,8 +102,7 @@ class Produce(Link):
                 adding = self._add_plain(queue, piece.jobs, options, guard)
                 if len(piece.jobs) == len(jobs):  # no other piece to go out meanwhile
                     done = await adding
-                    left = await self._add_officially(keys, queue, jobs[done:])
-                    return _created(jobs[:done]) + left
+                    return _created(jobs[:done]) + await self._add_left(keys, queue, jobs[done:])
                 sending = asyncio.create_task(adding)
                 flights.append(Flight(piece.jobs, sending, (piece.jobs[-1].id, options[-1])))
                 await asyncio.sleep(0)  # it goes out
@@ -133,7 +143,12 @@ class Produce(Link):
             wait_for -= 1
             receipts += _created(jobs[:done])
             left += jobs[done:]
-        for some in chunks(left, _ADDED_AT_ONCE):
+        return receipts + await self._add_left(keys, queue, left)
+
+    async def _add_left(self, keys: Keys, queue: str, left: Sequence[JobSpec]) -> list[Receipt]:
+        """Add by the official scripts what the batch script left."""
+        receipts: list[Receipt] = []
+        for some in chunks(left, _OFFICIALLY):
             receipts += await self._add_officially(keys, queue, some)
         return receipts
 
@@ -145,10 +160,10 @@ class Produce(Link):
             if not (batch and is_plain) or len(run) < min(_WORTH_A_BATCH, len(jobs)):
                 others += run
                 continue
-            yield from (Piece(False, some) for some in chunks(others, _ADDED_AT_ONCE))
+            yield from (Piece(False, some) for some in chunks(others, _OFFICIALLY))
             others = []
             yield from (Piece(True, some) for some in chunks(run, _ADDED_AT_ONCE))
-        yield from (Piece(False, some) for some in chunks(others, _ADDED_AT_ONCE))
+        yield from (Piece(False, some) for some in chunks(others, _OFFICIALLY))
 
     def _runs(self, jobs: Sequence[JobSpec]) -> Iterator[tuple[bool, list[JobSpec]]]:
         """Tell plain jobs in a row from others; jobs added together mostly share their terms."""
@@ -170,8 +185,6 @@ class Produce(Link):
         self, keys: Keys, queue: str, jobs: Sequence[JobSpec]
     ) -> list[Receipt]:
         """Add jobs by the official scripts, each in a transaction, in one pipeline."""
-        if not jobs:
-            return []
         commands = [
             command for spec in jobs for command in await self._transaction(keys, queue, spec)
         ]
@@ -302,7 +315,7 @@ class Produce(Link):
                 answers = await self.own("ended", queue, *some)
                 for job_id, answer in zip(some, answers, strict=True):
                     if answer is not None:
-                        found.append(_ending(job_id, answer, endings.told(job_id)))
+                        found.append(read_ending(job_id, answer, endings.told(job_id)))
             return found
 
         deadline = self.clock.monotonic() + block_ms / 1000
@@ -386,34 +399,3 @@ def read_found(job_id: str, found: Sequence[Any] | None) -> JobRecord | None:
     state, score, flat = found
     due_ms = None if score is None else int(float(score)) // 4096
     return codec.read_record(job_id, codec.fields_of(flat), codec.STATES[state], due_ms)
-
-
-def _ending(job_id: str, answer: Sequence[Any], told: Told | None) -> Ending:
-    kind: bytes = answer[0]
-    value: Any = answer[1] if len(answer) > 1 else None
-    if kind == b"completed":
-        return Ending(id=job_id, kind=EndingKind.COMPLETED, result=value or b"null")
-    if kind == b"failed":
-        return _failed(job_id, codec.read_failure(codec.fields_of(value)))
-    if value is not None:
-        word, *rest = cast("list[bytes]", msgpack.unpackb(value, raw=True))
-        return _left(job_id, word, rest)
-    if told is not None and told.kind in (b"completed", b"failed"):
-        return _left(job_id, told.kind, [told.value])
-    return Ending(id=job_id, kind=EndingKind.GONE)
-
-
-def _left(job_id: str, word: bytes, rest: Sequence[bytes]) -> Ending:
-    """Read what a job left behind: how it ended, its result or reason, the kind of failure."""
-    if word == b"completed":
-        return Ending(id=job_id, kind=EndingKind.COMPLETED, result=rest[0])
-    if word == b"failed":
-        kind = rest[1].decode(errors="replace") if len(rest) > 1 else "Error"
-        return _failed(job_id, Failure(kind=kind, reason=rest[0].decode(errors="replace")))
-    return Ending(id=job_id, kind=EndingKind(word.decode()))
-
-
-def _failed(job_id: str, failure: Failure | None) -> Ending:
-    cancelled = failure is not None and failure.kind == CANCELLED
-    kind = EndingKind.CANCELLED if cancelled else EndingKind.FAILED
-    return Ending(id=job_id, kind=kind, failure=failure)

@@ -43,13 +43,18 @@ def read_sheet(job_id: str, raw: bytes, priority: int) -> tuple[Sheet, str]:
     """Read a job's options and priority; give the origin of its hand-in beside them."""
     if len(raw) > _LONGEST or _RAW_MARK in raw:
         return _read(raw, priority)
+    raw_id = job_id.encode()
+    if raw.count(raw_id) == 2:  # of a job whose id was made for its hand-in
+        sheet = _read_shared(raw.replace(raw_id, _RAW_MARK), priority)
+        if sheet is not None and sheet.origin == _MARK:
+            return sheet, job_id
     key, origin = raw, b""
     start = raw.find(b'"o":"') + 5
     if start > 4:
         stop = raw.find(b'"', start)
         origin = raw[start:stop]
         key = raw[:start] + _RAW_MARK + raw[stop:]
-    key = key.replace(b'"jobId":"%b"' % job_id.encode(), b'"jobId":"\x7f"', 1)
+    key = key.replace(b'"jobId":"%b"' % raw_id, b'"jobId":"\x7f"', 1)
     sheet = _read_shared(key, priority)
     if sheet is None or b"\\" in origin:
         return _read(raw, priority)

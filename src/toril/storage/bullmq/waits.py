@@ -6,12 +6,16 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+import msgpack
 
 from toril.clock import Clock, give_way, wait_future
 from toril.errors import StorageError
+from toril.outcome import CANCELLED, Failure
 from toril.resp.client import Client, Reply
 from toril.resp.wakeups import WakeUps
+from toril.storage.bullmq import codec
 from toril.storage.protocol import Ending, EndingKind
 
 Place: TypeAlias = tuple[int, int]
@@ -242,3 +246,35 @@ class Endings:
 def _place(raw_id: bytes) -> Place:
     major, _, minor = raw_id.partition(b"-")
     return int(major), int(minor)
+
+
+def read_ending(job_id: str, answer: Sequence[Any], told: Told | None) -> Ending:
+    """Read what `ended.lua` said of one job; of a job that is gone, the events may know more."""
+    kind: bytes = answer[0]
+    value: Any = answer[1] if len(answer) > 1 else None
+    if kind == b"completed":
+        return Ending(id=job_id, kind=EndingKind.COMPLETED, result=value or b"null")
+    if kind == b"failed":
+        return _failed(job_id, codec.read_failure(codec.fields_of(value)))
+    if value is not None:
+        word, *rest = cast("list[bytes]", msgpack.unpackb(value, raw=True))
+        return _left(job_id, word, rest)
+    if told is not None and told.kind in (b"completed", b"failed"):
+        return _left(job_id, told.kind, [told.value])
+    return Ending(id=job_id, kind=EndingKind.GONE)
+
+
+def _left(job_id: str, word: bytes, rest: Sequence[bytes]) -> Ending:
+    """Read what a job left behind: how it ended, its result or reason, the kind of failure."""
+    if word == b"completed":
+        return Ending(id=job_id, kind=EndingKind.COMPLETED, result=rest[0])
+    if word == b"failed":
+        kind = rest[1].decode(errors="replace") if len(rest) > 1 else "Error"
+        return _failed(job_id, Failure(kind=kind, reason=rest[0].decode(errors="replace")))
+    return Ending(id=job_id, kind=EndingKind(word.decode()))
+
+
+def _failed(job_id: str, failure: Failure | None) -> Ending:
+    cancelled = failure is not None and failure.kind == CANCELLED
+    kind = EndingKind.CANCELLED if cancelled else EndingKind.FAILED
+    return Ending(id=job_id, kind=kind, failure=failure)

@@ -58,8 +58,8 @@ class Catch:
 
     def grant(self, parts: Sequence[Any], token: str, now_ms: int) -> None:
         """Note one job as the batch script hands it out: its id, and its fields in some way."""
-        raw_id, first = parts[:2]
-        if isinstance(first, list):
+        raw_id, first = parts[0], parts[1]
+        if first.__class__ is list:
             self.add(raw_id.decode(), codec.fields_of(first), token, now_ms)
             return
         job = codec.read_bare(parts, token, now_ms)

@@ -14,8 +14,9 @@ if args[2] ~= '' and call('HGET', base .. args[2], 'opts') ~= args[3] then retur
 local size = shared == '' and 4 or 3
 local count, jobs, ids, seen, last = (#args - 4) / size, {}, {}, {}, ''
 for number = 1, count do jobs[number] = base .. args[5 + (number - 1) * size] end
-local taken = call('EXISTS', unpack(jobs)) > 0
-local timed = call('EXISTS', base .. 'toril-ttl') == 1
+local known = call('EXISTS', base .. 'toril-ttl', unpack(jobs))
+local timed = known > 0 and call('EXISTS', base .. 'toril-ttl') == 1
+local taken = known > (timed and 1 or 0)
 for number, job in ipairs(jobs) do
   local at = 5 + (number - 1) * size
   local id, name = args[at], shared
