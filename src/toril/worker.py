@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _LAST_WORDS_S: Final = 2.0
 """How long a stopping worker insists on recording what is left."""
 
+# Asked for every job: to take a member out of its enum costs as much as a call.
+_REFUSED: Final = AnswerKind.REFUSED
+
 
 class WorkerState(StrEnum):
     """What a worker is doing."""
@@ -434,7 +437,7 @@ class _Crew(Generic[In, Out]):
             self._settler.add(run, outcome)
 
     def _settled(self, run: Run[In], outcome: Outcome, answer: Answer, repeated: bool) -> None:
-        if answer.kind is not AnswerKind.REFUSED:
+        if answer.kind is not _REFUSED:
             self._reporter.settled(run, outcome, answer, repeated)
         elif isinstance(outcome, Completed):
             self._settler.add(run, self._executor.refused(run, answer.reason))

@@ -30,6 +30,8 @@ from toril.outcome import (
 )
 from toril.retry import Classify, ErrorCategory
 
+# Asked for every job: to take a member out of its enum costs as much as a call.
+_DONE: Final = AnswerKind.DONE
 _EXHAUSTED: Final[FailureReason] = "transient_exhausted"
 _PERMANENT: Final[FailureReason] = "permanent"
 
@@ -56,7 +58,7 @@ class Reporter(Generic[In]):
 
     def settled(self, run: Run[In], outcome: Outcome, answer: Answer, repeated: bool) -> None:
         """Report the storage's answer to an outcome."""
-        if answer.kind is AnswerKind.DONE:
+        if answer.kind is _DONE:
             self._recorded(run, outcome)
         elif answer.kind is AnswerKind.LOST:
             self.lost(run, "its result was not recorded; raise lease= or unblock the loop")

@@ -57,7 +57,7 @@ ENDING_KEPT_MS: Final = 60_000
 WORKER_SEEN_MS: Final = 30_000
 _SWEEP: Final = 8
 
-# What every job goes through: to take a member out of its enum costs a look-up in Python.
+# Asked for every job: to take a member out of its enum costs as much as a call.
 _ACTIVE: Final = State.ACTIVE
 _COMPLETED: Final = State.COMPLETED
 _TELL_ADDED: Final = EventKind.ADDED

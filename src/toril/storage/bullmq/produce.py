@@ -335,7 +335,8 @@ def is_plain_by(terms: Terms) -> bool:
 
 
 def _created(jobs: Sequence[JobSpec]) -> list[Receipt]:
-    return [new_receipt(id=spec.id, created=True, state=State.WAITING) for spec in jobs]
+    state = State.WAITING  # once for all: to take it out of its enum costs as much as a call
+    return [new_receipt(id=spec.id, created=True, state=state) for spec in jobs]
 
 
 def _added(
