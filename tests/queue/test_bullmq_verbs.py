@@ -383,6 +383,7 @@ async def test_the_workers_are_named_while_they_work(queue: AnyQueue, work: Work
     gate = Gate()
     first = await work(queue, gate, worker_id="worker-1")
     await work(queue, gate, worker_id="worker-2")
+    await until(lambda: known(queue, "worker-1", "worker-2"))
     await queue.enqueue("job-1", None)
     await gate.running()
     infos = {info.id: info for info in await queue.get_workers()}
@@ -390,12 +391,12 @@ async def test_the_workers_are_named_while_they_work(queue: AnyQueue, work: Work
     assert sum(info.active for info in infos.values()) == 1
     assert all(info.seen_ms_ago == 0 for info in infos.values())
     await first.stop(0)
-    await until(lambda: only_worker(queue, "worker-2"))
+    await until(lambda: known(queue, "worker-2"))
 
 
-async def only_worker(queue: AnyQueue, worker_id: str) -> bool:
-    """Tell whether this worker is the only one."""
-    return [info.id for info in await queue.get_workers()] == [worker_id]
+async def known(queue: AnyQueue, *worker_ids: str) -> bool:
+    """Tell whether these workers are there, and no others."""
+    return {info.id for info in await queue.get_workers()} == {*worker_ids}
 
 
 async def test_logs_are_read_oldest_first_and_by_page(queue: AnyQueue, work: Work) -> None:
