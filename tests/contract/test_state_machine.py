@@ -86,7 +86,7 @@ class BullmqMachine(StorageMachine):
     seen: ClassVar[Counter[str]] = Counter()
     url: ClassVar[str] = ""
     batch: ClassVar[bool] = True
-    slack_ms: ClassVar[int] = 300
+    slack_ms: ClassVar[int] = 100
     # The wire tells a removal beside each cancellation, and a pause each time somebody asks for it.
     kinds: ClassVar[frozenset[EventKind]] = StorageMachine.kinds - {
         EventKind.REMOVED,
