@@ -353,10 +353,11 @@ class Queue(TendedQueue[In, Out]):
         given: set[str] = set()
         for number, new in enumerate(jobs):
             if new.id is not None:
-                if new.id in given:
+                job_id = check_name("job", new.id)
+                if job_id in given:
                     origins[number] = ids[number]
-                given.add(new.id)
-                ids[number], made[number] = check_name("job", new.id), False
+                given.add(job_id)
+                ids[number], made[number] = job_id, False
             options, chosen = self.defaults, self._terms_for_add
             if new.options is not None:
                 options = self._job_options(new.options)

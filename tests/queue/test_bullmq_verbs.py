@@ -166,6 +166,7 @@ async def test_an_id_that_comes_twice_in_a_bulk_is_one_job(queue: AnyQueue) -> N
         NewJob(name="send", data=object()),
         NewJob(name="", data=None),
         NewJob(name="send", data=None, id="a:b"),
+        NewJob[Any](name="send", data=None, id=["a"]),  # type: ignore[arg-type]  # the mistake
         NewJob(name="send", data="x" * 100, options=JobOptions(size_limit=50)),
     ],
 )
