@@ -199,21 +199,22 @@ def read_batch(claim_token: str, reply: Packed) -> Batch:
     """Read what a claim returned."""
     limited, next_in, now = reply[:3]
     jobs: list[Claimed] = []
-    like: JobSpec | None = None
-    start = end = b""
+    last: JobSpec | None = None
+    frame: tuple[bytes, bytes] | None = None
     fields = iter(reply[3:])
     for raw_id, blob, created, made, started, stalls in zip(*[fields] * 6, strict=True):
         job_id, doom = raw_id.decode(), None
-        # Jobs handed in together differ in their payloads only.
-        payload = _between(start, blob, end) if like is not None else None
-        if like is not None and payload is not None:
+        payload = _between(blob, *frame) if frame is not None else None
+        if last is not None and payload is not None:
             spec = new_spec(
-                id=job_id, name=like.name, payload=payload, terms=like.terms, origin=like.origin
+                id=job_id, name=last.name, payload=payload, terms=last.terms, origin=last.origin
             )
         else:
             spec, doom = _spec(job_id, blob)
-            like = spec if doom is None else None
-            start, end = _around(spec)
+            # Jobs handed in together differ in their payloads only.
+            twins = last is not None and last.origin == spec.origin and doom is None
+            frame = _around(blob, spec) if twins else None
+            last = spec
         lease = new_lease(job_id=job_id, token=claim_token, attempt=made + 1, note=str(started))
         jobs.append(
             new_claimed(
@@ -230,12 +231,18 @@ def read_batch(claim_token: str, reply: Packed) -> Batch:
     return Batch(jobs=jobs, limited_for_ms=limited, next_in_ms=None if next_in < 0 else next_in)
 
 
-def _around(spec: JobSpec) -> tuple[bytes, bytes]:
-    """What stands before and after the payload in a packed spec."""
-    return b"\x94" + pack(spec.name), pack(pack_terms(spec.terms)) + pack(spec.origin)
+def _around(blob: bytes, spec: JobSpec) -> tuple[bytes, bytes] | None:
+    """Cut off what stands before and after the payload in a packed spec.
+
+    None unless the name takes up to 31 bytes and the payload up to 255, as most do.
+    """
+    at, size = 2 + len(spec.name.encode()), len(spec.payload)
+    if size > 255 or blob[at : at + 2] != bytes((0xC4, size)):
+        return None
+    return blob[:at], blob[at + 2 + size :]
 
 
-def _between(start: bytes, blob: bytes | None, end: bytes) -> bytes | None:
+def _between(blob: bytes | None, start: bytes, end: bytes) -> bytes | None:
     """Take the payload, of up to 255 bytes, from between two parts; None if it is not there."""
     if blob is None or not blob.startswith(start) or not blob.endswith(end):
         return None
