@@ -30,7 +30,7 @@ K = TypeVar("K")
 try:  # the extra `fast`
     import orjson
 except ImportError:
-    orjson = None  # type: ignore[assignment]
+    orjson = None  # type: ignore[assignment]  # a module, or none
 
 MAX_BYTES: Final = 10 * 1024 * 1024
 MAX_DEPTH: Final = 64

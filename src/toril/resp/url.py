@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal, cast
 from urllib.parse import parse_qsl, quote, unquote
 
 from toril.errors import InvalidOption
@@ -287,8 +287,7 @@ def _with_parameter(address: Address, scheme: str, name: str, value: str) -> Add
             raise InvalidOption(f"{scheme}: client_name takes up to 100 ASCII characters, no space")
         case _ if not value:
             raise InvalidOption(f"{scheme}: parameter '{name}' is empty")
-    changes: dict[str, str] = {name: value}
-    return replace(address, **changes)  # type: ignore[arg-type]
+    return replace(address, **cast("dict[str, Any]", {name: value}))
 
 
 def _switch(scheme: str, name: str, value: str) -> bool:

@@ -31,7 +31,7 @@ class Cargo:
         from pyspark import cloudpickle
 
         try:
-            packed: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
+            packed: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]  # Spark's copy
         except Exception as error:
             raise InvalidOption(
                 f"handler={printable(self.handler, 80)}: it, its options or what they refer to"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from toril.errors import EventsTrimmed, StorageError
 from toril.event import Cursor
@@ -60,8 +60,8 @@ class Reading:
             if not page.seen:
                 break
             at, left = page.reached, left - page.seen
-            for name, values in page.columns.items():
-                rows.setdefault(name, []).extend(values)  # type: ignore[arg-type]
+            for name, values in cast("dict[str, list[Any]]", page.columns).items():
+                rows.setdefault(name, []).extend(values)
             if len(rows["number"]) >= _ROWS:
                 yield from self._flush(piece.queue, rows)
         yield from self._flush(piece.queue, rows)

@@ -174,6 +174,7 @@ def _watched(context: SparkContext, queue: str, desk: Desk, report: Report) -> I
     finally:
         over.set()
         watcher.join()
+        # None takes it away, though its type does not say so.
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
 

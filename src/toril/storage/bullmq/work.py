@@ -213,7 +213,7 @@ class Work(Repeats, Crew):
             for one in ended[:done]:
                 one.done = True
             found = range(0, len(values), 1 + len(codec.BARE))
-            for at, letter in zip(found, _LETTERS, strict=False):
+            for at, letter in zip(found, _LETTERS[: len(found)], strict=True):
                 catch.grant(values[at : at + found.step], stem + letter, now)
             catch.next_ms = None if next_due < 0 else max(0, next_due - now)
             catch.rest = bool(more)
