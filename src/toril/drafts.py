@@ -1,6 +1,7 @@
 """Jobs checked and encoded, whose specs are made when they are looked at.
 
-So the first of many are on their way, and the storage at work, before the last is made.
+So the first of many are on their way, and the storage at work, before the last is made; and a
+storage that writes columns needs no specs at all.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from toril.quick import new_spec
 class Drafts(Sequence[JobSpec]):
     """Specs in columns of equal length; a slice is as lazy as the whole."""
 
-    __slots__ = ("_fresh", "_ids", "_made", "_names", "_origins", "_payloads", "_terms")
+    __slots__ = ("_fresh", "_made", "_names", "_origins", "_terms", "ids", "payloads")
 
     def __init__(
         self,
@@ -26,9 +27,9 @@ class Drafts(Sequence[JobSpec]):
         origins: Sequence[str],
         fresh: Sequence[bool],
     ) -> None:
-        self._ids = ids
+        self.ids = ids
         self._names = names
-        self._payloads = payloads
+        self.payloads = payloads
         self._terms = terms
         self._origins = origins
         self._fresh = fresh
@@ -38,10 +39,12 @@ class Drafts(Sequence[JobSpec]):
         return f"<Drafts of {len(self)} jobs>"
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self.ids)
 
     def __iter__(self) -> Iterator[JobSpec]:
-        return iter(self._specs())
+        if self._made is None:
+            self._made = [self._spec(at) for at in range(len(self))]
+        return iter(self._made)
 
     @overload
     def __getitem__(self, at: SupportsIndex) -> JobSpec: ...
@@ -50,27 +53,27 @@ class Drafts(Sequence[JobSpec]):
     def __getitem__(self, at: SupportsIndex | slice) -> JobSpec | Drafts:
         if isinstance(at, slice):
             return Drafts(
-                self._ids[at],
+                self.ids[at],
                 self._names[at],
-                self._payloads[at],
+                self.payloads[at],
                 self._terms[at],
                 self._origins[at],
                 self._fresh[at],
             )
-        return self._specs()[at]
+        return self._spec(range(len(self))[at]) if self._made is None else self._made[at]
 
-    def _specs(self) -> list[JobSpec]:
-        if self._made is None:
-            self._made = [
-                new_spec(id=i, name=n, payload=p, terms=t, origin=o, fresh=f)
-                for i, n, p, t, o, f in zip(
-                    self._ids,
-                    self._names,
-                    self._payloads,
-                    self._terms,
-                    self._origins,
-                    self._fresh,
-                    strict=True,
-                )
-            ]
-        return self._made
+    def _spec(self, at: int) -> JobSpec:
+        return new_spec(
+            id=self.ids[at],
+            name=self._names[at],
+            payload=self.payloads[at],
+            terms=self._terms[at],
+            origin=self._origins[at],
+            fresh=self._fresh[at],
+        )
+
+    @property
+    def alike(self) -> bool:
+        """Whether they differ in nothing but id and payload."""
+        columns = self._names, self._terms, self._origins, self._fresh
+        return all(column.count(column[0]) == len(column) for column in columns)

@@ -65,6 +65,9 @@ class TendedQueue(Generic[In, Out]):
         self.defaults = defaults
         readable = getattr(serde, "max_bytes", None)
         self._readable = readable if isinstance(readable, int) else None
+        roomy = defaults.size_limit - _OPTIONS_ROOM
+        self._roomy = roomy if self._readable is None else min(roomy, self._readable)
+        """So large may data be without another look, if the job has no options of its own."""
         self._opened = False
         self._opening = asyncio.Lock()
 
@@ -93,7 +96,12 @@ class TendedQueue(Generic[In, Out]):
         try:
             payload = self.serde.dumps(data)
         except InvalidPayload as error:
-            raise _unstorable(error) from None
+            raise unstorable(error) from None
+        self._check_payload(job_id, payload, terms, size_limit)
+        return payload
+
+    def _check_payload(self, job_id: str, payload: bytes, terms: Terms, size_limit: int) -> None:
+        """Refuse what is too large to store, or to read again."""
         if len(payload) > size_limit - _OPTIONS_ROOM:
             size = len(payload) + options_size(terms)
             check_size(f"data and options of job {job_id!r}", size, size_limit)
@@ -102,7 +110,6 @@ class TendedQueue(Generic[In, Out]):
                 f"data of job {job_id!r} takes {len(payload):,} bytes; this queue's serde reads "
                 f"{self._readable:,}: raise size_limit= in its defaults, or max_bytes= of its serde"
             )
-        return payload
 
     def _result(self, payload: bytes | None) -> Out | None:
         return None if payload is None else self.result_serde.loads(payload)
@@ -352,7 +359,7 @@ class TendedQueue(Generic[In, Out]):
         await limits.tune(self.name, concurrency=concurrency, rate=rate, events_kept=events_kept)
 
 
-def _unstorable(error: InvalidPayload) -> InvalidPayload:
+def unstorable(error: InvalidPayload) -> InvalidPayload:
     """Say what a serde refused in the words of the caller: which part of `data`, and where."""
     fact, _, way_out = str(error).replace("encode $", "encode data", 1).partition("; ")
     line = caller_and_function()

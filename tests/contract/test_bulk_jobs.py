@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers import Server
-from toril import InvalidOption, Queue, Worker
+from toril import InvalidInput, InvalidOption, Queue, Worker
 from toril.context import JobContext
 from toril.event import Cursor, EventKind
 from toril.ids import ulid
@@ -187,6 +187,32 @@ async def test_a_job_refused_for_its_dedup_key_is_no_new_one(bulk: Bulk) -> None
     assert (written.created, written.duplicates, written.first_duplicate) == (1, 1, "b")
     again = bulk.write_jobs("q", ["a", "c"], [b"1", b"2"], terms=terms)
     assert (again.created, again.duplicates, again.first_duplicate) == (0, 2, "a")
+
+
+@pytest.mark.parametrize(
+    ("payloads", "names", "terms", "said"),
+    [
+        ([b"1"], "job", Terms(), "2 ids but 1 payloads: give one for each id"),
+        ([b"1"] * 3, "job", Terms(), "2 ids but 3 payloads: give one for each id"),
+        ([b"1"] * 2, ["job"], Terms(), "2 ids but 1 names: give one for each id, or a single one"),
+        ([b"1"] * 2, "job", [Terms()] * 3, "2 ids but 3 terms: give one for each id, or a single"),
+    ],
+)
+def test_columns_of_another_length_are_refused_before_anything_is_written(
+    bulk: Bulk, payloads: list[bytes], names: list[str] | str, terms: list[Terms] | Terms, said: str
+) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        bulk.write_jobs("q", ["a", "b"], payloads, names, terms)
+    assert bulk.write_jobs("q", ["a", "b"], [b"1"] * 2).created == 2
+
+
+def test_an_id_twice_among_new_jobs_is_one_job_with_the_first_payload(bulk: Bulk) -> None:
+    written = bulk.write_jobs("q", ["a", "b", "a"], [b"1", b"2", b"3"])
+    assert (written.duplicates, written.first_duplicate) == (1, "a")
+    (cut,) = bulk.cut_jobs("q", State.WAITING, 1)
+    (page,) = bulk.scan_jobs("q", cut, ["id", "payload"])
+    found = zip(page["id"], page["payload"], strict=True)
+    assert sorted(found) == [("a", b"1"), ("b", b"2")]
 
 
 def test_what_came_under_the_same_origin_counts_as_created(bulk: Bulk) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypedDict, TypeVar, cast
 
-from toril.errors import InvalidOption
+from toril.errors import InvalidInput, InvalidOption
 from toril.event import Cursor
 from toril.job import DEFAULT_TERMS, FINISHED, JobRecord, State, Terms
 
@@ -260,6 +260,16 @@ def append_job(columns: JobColumns, record: JobRecord) -> None:
     columns["result"].append(record.result)
     columns["failure_kind"].append(None if failure is None else failure.kind)
     columns["failure_reason"].append(None if failure is None else failure.reason)
+
+
+def check_rows(ids: Sequence[str], **columns: object) -> None:
+    """Refuse columns that do not have a value for each id, before anything is written."""
+    for name, column in columns.items():
+        if isinstance(column, Sequence) and not isinstance(column, str) and len(column) != len(ids):
+            raise InvalidInput(
+                f"{len(ids):,} ids but {len(column):,} {name}: give one for each id"
+                f"{'' if name == 'payloads' else ', or a single one for all'}"
+            )
 
 
 def spread(values: Sequence[T] | T, count: int) -> Sequence[T]:

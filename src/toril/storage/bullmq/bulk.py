@@ -44,6 +44,7 @@ from toril.storage.columns import (
     append_job,
     check_bounds,
     check_columns,
+    check_rows,
     gather,
     no_events,
     no_jobs,
@@ -221,6 +222,7 @@ class BullmqBulk:
         origin: str = "",
     ) -> Written:
         """Store jobs; an id that is there already is left alone."""
+        check_rows(ids, payloads=payloads, names=names, terms=terms)
         for job_id, payload in zip(ids, payloads, strict=True):
             check_name("job", job_id)
             if not payload.isascii():

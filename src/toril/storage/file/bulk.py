@@ -22,6 +22,7 @@ from toril.storage.columns import (
     append_job,
     check_bounds,
     check_columns,
+    check_rows,
     gather,
     no_events,
     no_jobs,
@@ -206,6 +207,7 @@ class FileBulk:
         """Store jobs; an id that is there already is left alone."""
         for job_id in ids:
             check_name("job", job_id)
+        check_rows(ids, payloads=payloads, names=names, terms=terms)
         check_name("queue", queue)
         count = len(ids)
         specs = [

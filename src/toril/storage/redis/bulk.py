@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final, cast
 
 from toril.event import Cursor
@@ -27,6 +28,7 @@ from toril.storage.columns import (
     append_job,
     check_bounds,
     check_columns,
+    check_rows,
     gather,
     no_events,
     no_jobs,
@@ -47,7 +49,6 @@ from toril.storage.redis.layout import (
 from toril.storage.redis.scan import SETS, scan
 from toril.storage.redis.scripts import script
 
-_WIDTH: Final = 3 * CHUNK
 """Arguments of one call: three per job."""
 _IN_FLIGHT: Final = 8
 """Calls sent before the first is answered."""
@@ -222,21 +223,16 @@ class RedisBulk:
         """Store jobs; an id that is there already is left alone. Several calls are in flight."""
         for job_id in ids:
             check_name("job", job_id)
+        check_rows(ids, payloads=payloads, names=names, terms=terms)
         self._register(check_name("queue", queue))
         base = base_of(self.address.prefix, queue)
-        args = pack_rows(ids, payloads, names, terms, origin)
         enqueue = script("enqueue")
         self._client.learn(enqueue)
         answers: list[bytes] = []
-        for first in range(0, len(args), _IN_FLIGHT * _WIDTH):
-            some = args[first : first + _IN_FLIGHT * _WIDTH]
-            for reply in self._client.pipeline(
-                base,
-                [
-                    ("EVALSHA", enqueue.sha, 1, base, 0, *some[at : at + _WIDTH])
-                    for at in range(0, len(some), _WIDTH)
-                ],
-            ):
+        calls = pack_rows(ids, payloads, names, terms, origin)
+        while some := list(islice(calls, _IN_FLIGHT)):
+            commands = [("EVALSHA", enqueue.sha, 1, base, 0, *args) for args in some]
+            for reply in self._client.pipeline(base, commands):
                 answers += self._answers(queue, reply)
         return _written(ids, answers)
 

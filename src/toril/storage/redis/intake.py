@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgpack
 
+from toril.drafts import Drafts
 from toril.job import DEFAULT_TERMS, JobSpec, Terms
 from toril.storage.columns import spread
 from toril.storage.redis.codec import pack, pack_terms
+from toril.storage.redis.layout import chunks
 
 Args = list[str | bytes]
 
@@ -41,11 +43,15 @@ class Intake:
         return terms, packed, extra, *_ends(extra, terms, self._reply_to)
 
     def pack(self, specs: Sequence[JobSpec]) -> Args:
-        """Give of each job its id, its head (what the script reads) and what only clients read."""
-        args: Args = []
+        """Write the arguments of `enqueue.lua` after the time."""
+        if isinstance(specs, Drafts) and specs.alike:
+            return self.pack_alike(specs[0], specs.ids, specs.payloads)
+        args: Args = [str(len(specs))]
+        heads: Args = []
         write = self._pack
         head = start = end = b""
         last: JobSpec | None = None
+        row = 0
         for spec in specs:
             # Asked by identity, which is quick: jobs handed in together share these objects.
             if (
@@ -56,9 +62,22 @@ class Intake:
                 or spec.reply is not last.reply
                 or spec.requeue_failed is not last.requeue_failed
             ):
+                if row:
+                    heads += (head, str(row))
                 head, start, end = self.parts(spec)
-                last = spec
-            args += (spec.id, head, start + write(spec.payload) + end)
+                last, row = spec, 0
+            args += (spec.id, start + write(spec.payload) + end)
+            row += 1
+        return [*args, *heads, head, str(row)]
+
+    def pack_alike(self, model: JobSpec, ids: Sequence[str], payloads: Sequence[bytes]) -> Args:
+        """Write the arguments for jobs that are like `model` but for id and payload."""
+        head, start, end = self.parts(model)
+        write = self._pack
+        args: Args = [str(len(ids))]
+        for job_id, payload in zip(ids, payloads, strict=True):
+            args += (job_id, start + write(payload) + end)
+        args += (head, str(len(ids)))
         return args
 
     def parts(self, spec: JobSpec) -> tuple[bytes, bytes, bytes]:
@@ -86,19 +105,19 @@ def pack_rows(
     names: Sequence[str] | str,
     terms: Sequence[Terms] | Terms,
     origin: str,
-) -> Args:
-    """Pack jobs that lie in columns, without an object for each."""
+) -> Iterator[Args]:
+    """Write the arguments for jobs that lie in columns, call by call."""
     intake = Intake("")
-    if not (isinstance(names, str) and isinstance(terms, Terms)):
-        rows = zip(ids, payloads, spread(names, len(ids)), spread(terms, len(ids)), strict=True)
-        specs = [JobSpec(id=i, payload=p, name=n, terms=t, origin=origin) for i, p, n, t in rows]
-        return intake.pack(specs)
-    head, start, end = intake.parts(JobSpec(id="", name=names, terms=terms, origin=origin))
-    write = msgpack.Packer().pack
-    args: Args = []
-    for job_id, payload in zip(ids, payloads, strict=True):
-        args += (job_id, head, start + write(payload) + end)
-    return args
+    if isinstance(names, str) and isinstance(terms, Terms):
+        model = JobSpec(id="", name=names, terms=terms, origin=origin)
+        for some in zip(chunks(ids), chunks(payloads), strict=True):
+            yield intake.pack_alike(model, *some)
+        return
+    count = len(ids)
+    rows = zip(ids, payloads, spread(names, count), spread(terms, count), strict=True)
+    specs = [JobSpec(id=i, payload=p, name=n, terms=t, origin=origin) for i, p, n, t in rows]
+    for part in chunks(specs):
+        yield intake.pack(part)
 
 
 def _extra(terms: Terms) -> dict[str, object] | bool:

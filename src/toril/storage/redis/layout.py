@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
 
 from toril.errors import EventsTrimmed, StorageError
 from toril.event import Cursor
@@ -14,6 +15,14 @@ LAYOUT: Final = 1
 
 CHUNK: Final = 250
 """Items per call: keeps a script under two milliseconds of server time."""
+
+
+T = TypeVar("T")
+
+
+def chunks(items: Sequence[T]) -> Iterable[Sequence[T]]:
+    """Cut what is to be done into calls."""
+    return (items[first : first + CHUNK] for first in range(0, len(items), CHUNK))
 
 
 def base_of(prefix: str | None, queue: str) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final, TypeVar, cast
 
 from toril.clock import Clock, SystemClock, wait_future
+from toril.drafts import Drafts
 from toril.errors import InvalidOption, QueueBusy, StorageClosed
 from toril.event import Cursor, Event
 from toril.ids import token, ulid
@@ -31,6 +32,7 @@ from toril.resp.embedded import EmbeddedServer
 from toril.resp.fit import check_fit
 from toril.resp.url import Address, parse_url
 from toril.resp.wakeups import WakeUps
+from toril.storage.created import Created, ids_of, join
 from toril.storage.protocol import (
     ALL_FEATURES,
     EMPTY_BATCH,
@@ -50,7 +52,6 @@ from toril.storage.protocol import (
     Settlement,
     WorkerInfo,
 )
-from toril.storage.quick import new_receipt
 from toril.storage.redis import codec
 from toril.storage.redis.heart import RedisBeat
 from toril.storage.redis.intake import Intake
@@ -62,6 +63,7 @@ from toril.storage.redis.layout import (
     check_layout,
     check_trimmed,
     check_twin,
+    chunks,
     twins_of,
 )
 from toril.storage.redis.leases import lease_arguments, read_renewal
@@ -91,8 +93,6 @@ _CANCELLATIONS: Final = {
     "f": Cancellation.FAILED,
 }
 _REMOVALS: Final = {"r": Removal.REMOVED, "n": Removal.NOT_FOUND, "a": Removal.ACTIVE}
-# Asked for every job: to take a member out of its enum costs as much as a call.
-_WAITING: Final = State.WAITING
 
 
 class RedisStorage:
@@ -232,15 +232,21 @@ class RedisStorage:
             await self._register(queue)
         if len(jobs) > CHUNK:
             return await self._enqueue_many(queue, jobs)
-        return _receipts(jobs, await self._hand_in(queue, jobs))
+        return await self._hand_in(queue, jobs)
 
-    async def _hand_in(self, queue: str, jobs: Sequence[JobSpec]) -> list[bytes]:
+    async def _hand_in(self, queue: str, jobs: Sequence[JobSpec]) -> Sequence[Receipt]:
         args = self._intake.pack(jobs)
-        awaited = {spec.id: spec.origin for spec in jobs if spec.reply and spec.origin}
+        awaited: dict[str, str] = {}
+        if not isinstance(jobs, Drafts):
+            awaited = {spec.id: spec.origin for spec in jobs if spec.reply and spec.origin}
         if awaited:
             self._mailbox(queue).promise(awaited, self.clock.monotonic())
         try:
-            answers = codec.read_answers(await self._run("enqueue", queue, *args, durable=True))
+            answers = cast(
+                "int | list[bytes]", await self._run("enqueue", queue, *args, durable=True)
+            )
+            if isinstance(answers, int):
+                return Created(ids_of(jobs))
             if answers[-1] == b"?":  # everything was deleted, the list of queues too
                 answers.pop()
                 await self._register(queue)
@@ -252,27 +258,27 @@ class RedisStorage:
             for spec, answer in zip(jobs, answers, strict=True):
                 if spec.reply and answer[:1] != b"+":  # another job, which may have ended
                     self._mailbox(queue).forgive(spec.id)
-        return answers
+        return [
+            _receipt(job_id, answer) for job_id, answer in zip(ids_of(jobs), answers, strict=True)
+        ]
 
     async def _enqueue_many(self, queue: str, jobs: Sequence[JobSpec]) -> Sequence[Receipt]:
         """Send in pieces; the first is small, so that the server begins early."""
-        receipts: list[Receipt] = []
-        calls: deque[tuple[Sequence[JobSpec], asyncio.Task[list[bytes]]]] = deque()
+        receipts: list[Sequence[Receipt]] = []
+        calls: deque[asyncio.Task[Sequence[Receipt]]] = deque()
         try:
-            for some in chain((jobs[:_FIRST],), _chunks(jobs[_FIRST:])):
-                calls.append((some, asyncio.create_task(self._hand_in(queue, some))))
+            for some in chain((jobs[:_FIRST],), chunks(jobs[_FIRST:])):
+                calls.append(asyncio.create_task(self._hand_in(queue, some)))
                 await asyncio.sleep(0)  # it goes out; the next are packed while the server works
                 while len(calls) > _UNDER_WAY:
-                    sent, call = calls.popleft()
-                    receipts += _receipts(sent, await call)
+                    receipts.append(await calls.popleft())
             while calls:
-                sent, call = calls.popleft()
-                receipts += _receipts(sent, await call)
+                receipts.append(await calls.popleft())
         finally:
-            for _, call in calls:
+            for call in calls:
                 call.cancel()
-            await asyncio.gather(*(call for _, call in calls), return_exceptions=True)
-        return receipts
+            await asyncio.gather(*calls, return_exceptions=True)
+        return join(receipts)
 
     async def cancel(
         self, queue: str, ids: Sequence[str], running: bool = False
@@ -284,7 +290,7 @@ class RedisStorage:
     async def get(self, queue: str, ids: Sequence[str]) -> Sequence[JobRecord | None]:
         """Read jobs."""
         records: list[JobRecord | None] = []
-        for some in _chunks(ids):
+        for some in chunks(ids):
             records += codec.read_records(some, await self._run("get", queue, *some))
         return records
 
@@ -412,7 +418,7 @@ class RedisStorage:
         """Prolong the leases still held; report the ones that are gone."""
         lost: list[Lease] = []
         cancelled: list[Lease] = []
-        for some in _chunks(leases):
+        for some in chunks(leases):
             args = lease_arguments(some)
             read_renewal(some, await self._run("renew", queue, lease_ms, *args), lost, cancelled)
         return Renewal(lost=lost, cancelled=cancelled)
@@ -423,7 +429,7 @@ class RedisStorage:
         """End attempts under their leases, then claim the next jobs."""
         answers: list[Answer] = []
         batch = EMPTY_BATCH
-        groups = list(_chunks(outcomes)) or [()]
+        groups = list(chunks(outcomes)) or [()]
         for number, some in enumerate(groups):
             args: list[Argument] = [codec.pack_outcomes(some)]
             again = None
@@ -634,7 +640,7 @@ class RedisStorage:
         self, kind: str, queue: str, notes: Sequence[tuple[Lease, str | bytes]]
     ) -> list[Answer]:
         answers: list[Answer] = []
-        for some in _chunks(notes):
+        for some in chunks(notes):
             args: list[Argument] = []
             for lease, text in some:
                 args += (lease.job_id, lease.token, lease.note, text)
@@ -689,7 +695,7 @@ class RedisStorage:
     ) -> Sequence[bool]:
         """Send changed specs along; the script keeps or drops them with the rest of the change."""
         changed: list[bool] = []
-        for some in _chunks(ids):
+        for some in chunks(ids):
             args: list[Argument] = []
             for job_id, record in zip(some, await self.get(queue, some), strict=True):
                 spec = b"" if record is None else codec.pack_spec(change(record.spec))
@@ -746,7 +752,7 @@ class RedisStorage:
         self, name: str, queue: str, ids: Sequence[str], *args: Argument
     ) -> Sequence[str]:
         letters = ""
-        for some in _chunks(ids):
+        for some in chunks(ids):
             # The last two: what a repeat is known by, and whether it is one.
             mine = (*args, *some, token(), 0)
             letters += (await self._run(name, queue, *mine, again=1)).decode()
@@ -756,17 +762,9 @@ class RedisStorage:
         self, name: str, queue: str, ids: Sequence[str], *args: Argument
     ) -> Sequence[bool]:
         flags: list[bool] = []
-        for some in _chunks(ids):
+        for some in chunks(ids):
             flags += [bool(flag) for flag in await self._run(name, queue, *args, *some)]
         return flags
-
-
-def _receipts(specs: Sequence[JobSpec], answers: Sequence[bytes]) -> list[Receipt]:
-    return [_receipt(spec.id, answer) for spec, answer in zip(specs, answers, strict=True)]
-
-
-def _chunks(items: Sequence[T]) -> Iterable[Sequence[T]]:
-    return (items[first : first + CHUNK] for first in range(0, len(items), CHUNK))
 
 
 def _pairs(seen: Sequence[Seen]) -> list[str]:
@@ -775,8 +773,6 @@ def _pairs(seen: Sequence[Seen]) -> list[str]:
 
 
 def _receipt(job_id: str, answer: bytes) -> Receipt:
-    if answer == codec.WAITING:
-        return new_receipt(id=job_id, created=True, state=_WAITING)
     kind, letter, holder = answer[:1], answer[1:2].decode(), answer[3:].decode()
     if kind == b"~":
         return Receipt(id=holder, created=False, state=codec.STATES.get(letter), deduplicated=True)

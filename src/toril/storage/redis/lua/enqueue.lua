@@ -1,5 +1,6 @@
 -- Store each job unless its id or dedup key is taken; never touch the one that is there.
--- ARGV: time, then per job: id, head, spec
+-- ARGV: time, number of jobs, per job: id, spec; then per row of jobs with the same head: head, how
+--   many they are
 --   head = packed {origin, delay ms, requeue failed, reply list or false, extra or false, name};
 --   for a job that only has to wait in the plain line the end of its record: packed origin and
 --   name, both short, and extra, which holds the reply list; then true if it may requeue a failed
@@ -9,9 +10,10 @@
 --   or the number of jobs, if all of them are new in the plain line and nothing else is to say
 -- Events: added + waiting|delayed, duplicated, deduplicated, removed
 
-local answers, specs_out, seen = {}, {}, {}
-local ids = {}
-for i = 2, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
+local count = tonumber(ARGV[2])
+local first_head = 3 + 2 * count
+local answers, specs_out, seen, ids = {}, {}, {}, {}
+for number = 1, count do ids[number] = ARGV[1 + 2 * number] end
 local known = call('HMGET', JOBS, unpack(ids))
 
 local function add_reply(id, record, who)
@@ -114,6 +116,30 @@ local function create_plain(id, head, spec)
   return '+w'
 end
 
+-- Most often all jobs of a call are new and alike. Then their arguments are stored as they come.
+-- Tells whether it was so; an id that comes twice is found when fewer fields are new than were set.
+local function create_all()
+  local head = ARGV[first_head]
+  if string.byte(head) == 150 or #ARGV > first_head + 1 then return false end
+  for number = 1, count do
+    if known[number] then return false end
+  end
+  open_twins(head)
+  local records = { unpack(ARGV, 3, first_head - 1) }
+  for number = 1, count do
+    records[2 * number] = model
+    pushes[number] = mark .. ids[number]
+  end
+  if call('HSET', JOBS, unpack(records)) < count then
+    call('HDEL', JOBS, unpack(ids))
+    alike, pushes = false, {}
+    return false
+  end
+  call('HSET', SPECS, unpack(ARGV, 3, first_head - 1))
+  twins, plain = ids, count
+  return true
+end
+
 local function hand_in(number, id, head, spec)
   local record, ghost = seen[id], false
   if type(record) == 'string' then record = decode(record) end
@@ -147,28 +173,37 @@ local function hand_in(number, id, head, spec)
   return create(id, head, spec)
 end
 
-for number, id in ipairs(ids) do
-  local at = 2 + (number - 1) * 3
-  local head, spec = ARGV[at + 1], ARGV[at + 2]
-  if string.byte(head) == 150 then
-    close_twins()
-    answers[number] = hand_in(number, id, unpack_msg(head), spec)
-  elseif known[number] or seen[id] then
-    close_twins()
-    local origin, name, extra, requeue = unpack_msg(head)
-    local who = extra and extra.r and extra.r[1]
-    answers[number] = hand_in(number, id, { origin, 0, requeue, who, extra, name }, spec)
-  else
-    answers[number] = create_plain(id, head, spec)
+local function create_each()
+  local number = 0
+  for at = first_head, #ARGV, 2 do
+    local head = ARGV[at]
+    for _ = 1, tonumber(ARGV[at + 1]) do
+      number = number + 1
+      local id, spec = ids[number], ARGV[2 + 2 * number]
+      if string.byte(head) == 150 then
+        close_twins()
+        answers[number] = hand_in(number, id, unpack_msg(head), spec)
+      elseif known[number] or seen[id] then
+        close_twins()
+        local origin, name, extra, requeue = unpack_msg(head)
+        local who = extra and extra.r and extra.r[1]
+        answers[number] = hand_in(number, id, { origin, 0, requeue, who, extra, name }, spec)
+      else
+        answers[number] = create_plain(id, head, spec)
+      end
+    end
   end
 end
+
+if not create_all() then create_each() end
 close_twins()
 flush('HSET', JOBS, jobs_out)
 flush('HSET', SPECS, specs_out)
 flush('RPUSH', QUEUE, pushes)
 if told > 0 and write_events() then
-  answers[#answers + 1] = '?'
-elseif plain == #ids then
+  for number = #answers + 1, count do answers[number] = '+w' end
+  answers[count + 1] = '?'
+elseif plain == count then
   return plain
 end
 return answers
