@@ -80,7 +80,7 @@ def batch_add(keys: Keys, specs: Sequence[JobSpec], now_ms: int) -> Iterator[Com
             [spec.id for spec in some],
             [spec.name for spec in some],
             [spec.payload for spec in some],
-            list(codec.write_options(some)),
+            codec.write_options(some),
         )
         yield ("EVALSHA", own("add").sha, 1, keys.base, now_ms, *args)
 

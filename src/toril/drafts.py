@@ -16,7 +16,7 @@ from toril.quick import new_spec
 class Drafts(Sequence[JobSpec]):
     """Specs in columns of equal length; a slice is as lazy as the whole."""
 
-    __slots__ = ("_fresh", "_made", "_names", "_origins", "_terms", "ids", "payloads")
+    __slots__ = ("_fresh", "_made", "_origins", "_terms", "ids", "names", "payloads")
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Drafts(Sequence[JobSpec]):
         fresh: Sequence[bool],
     ) -> None:
         self.ids = ids
-        self._names = names
+        self.names = names
         self.payloads = payloads
         self._terms = terms
         self._origins = origins
@@ -54,7 +54,7 @@ class Drafts(Sequence[JobSpec]):
         if isinstance(at, slice):
             return Drafts(
                 self.ids[at],
-                self._names[at],
+                self.names[at],
                 self.payloads[at],
                 self._terms[at],
                 self._origins[at],
@@ -65,7 +65,7 @@ class Drafts(Sequence[JobSpec]):
     def _spec(self, at: int) -> JobSpec:
         return new_spec(
             id=self.ids[at],
-            name=self._names[at],
+            name=self.names[at],
             payload=self.payloads[at],
             terms=self._terms[at],
             origin=self._origins[at],
@@ -75,5 +75,5 @@ class Drafts(Sequence[JobSpec]):
     @property
     def alike(self) -> bool:
         """Whether they differ in nothing but id and payload."""
-        columns = self._names, self._terms, self._origins, self._fresh
+        columns = self.names, self._terms, self._origins, self._fresh
         return all(column.count(column[0]) == len(column) for column in columns)

@@ -33,10 +33,21 @@ def test_a_slice_of_drafts_is_of_drafts() -> None:
     assert list(part[1:]) == [spec(3), spec(4)]
 
 
-def test_a_spec_is_made_once() -> None:
+def test_specs_are_made_once_when_all_are_looked_at() -> None:
     made = drafts(2)
-    assert made[0] is made[0]
-    assert next(iter(made)) is made[0]
+    assert made[-1] == spec(1)
+    assert list(made)[0] is made[0]
+    assert made[-1] is list(made)[1]
+
+
+def test_drafts_know_whether_only_ids_and_payloads_differ() -> None:
+    same = drafts(3)
+    assert same.alike
+    names = ["job", "other", "job"]
+    rest = [DEFAULT_TERMS] * 3, ["here"] * 3, [True] * 3
+    other = Drafts(same.ids, names, same.payloads, *rest)
+    assert not other.alike
+    assert other[:1].alike
 
 
 def test_drafts_do_not_show_what_is_in_them() -> None:

@@ -9,13 +9,14 @@ cannot make sense of is as good as none.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring as _quote
 from typing import Final, cast
 
 import msgpack
 
+from toril.drafts import Drafts
 from toril.errors import InvalidInput
 from toril.job import JobRecord, JobSpec, State, Terms
 from toril.outcome import CANCELLED, Failure, Lease
@@ -79,22 +80,32 @@ def options_of(spec: JobSpec) -> Options:
     return options
 
 
-def write_options(specs: Iterable[JobSpec]) -> Iterator[str]:
+def write_options(specs: Sequence[JobSpec]) -> list[str]:
     """Write the options of jobs as JSON."""
-    terms: Terms | None = None
-    head = inner = ""
+    shared, terms = _options_shared(specs[0].terms), specs[0].terms
+    if isinstance(specs, Drafts) and specs.alike:
+        head, tail = _options_around(specs[0], shared)
+        return [_readable(f"{head}{_quote(job_id)}{tail}") for job_id in specs.ids]
+    written: list[str] = []
     for spec in specs:
-        if spec.terms is not terms:
-            terms = spec.terms
-            head, inner = _options_shared(terms)
-        if spec.origin:
-            waits = ',"w":1' if spec.reply else ""
-            tail = f',"{PRIVATE}":{{{inner}"o":{_quote(spec.origin)}{waits}}}}}'
-        else:
-            rest = inner + ('"w":1' if spec.reply else "")
-            tail = f',"{PRIVATE}":{{{rest.removesuffix(",")}}}}}' if rest else "}"
-        text = f"{head}{_quote(spec.id)}{tail}"
-        yield text if text.isascii() else clean(text)
+        if spec.terms is not terms:  # to look them up by their value is dear
+            shared, terms = _options_shared(spec.terms), spec.terms
+        written.append(_readable(_quote(spec.id).join(_options_around(spec, shared))))
+    return written
+
+
+def _readable(text: str) -> str:
+    return text if text.isascii() else clean(text)
+
+
+def _options_around(spec: JobSpec, shared: tuple[str, str]) -> tuple[str, str]:
+    """Write what stands before and after the id in the options of a job."""
+    head, inner = shared
+    if spec.origin:
+        waits = ',"w":1' if spec.reply else ""
+        return head, f',"{PRIVATE}":{{{inner}"o":{_quote(spec.origin)}{waits}}}}}'
+    rest = inner + ('"w":1' if spec.reply else "")
+    return head, f',"{PRIVATE}":{{{rest.removesuffix(",")}}}}}' if rest else "}"
 
 
 @lru_cache(maxsize=1024)

@@ -11,6 +11,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
 
+from toril.drafts import Drafts
 from toril.ids import token
 from toril.job import JobRecord, JobSpec, State, Terms
 from toril.storage.bullmq import codec
@@ -20,8 +21,8 @@ from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
 from toril.storage.bullmq.scripts import Command, call
 from toril.storage.bullmq.waits import Endings, read_ending
+from toril.storage.created import Created, ids_of, join
 from toril.storage.protocol import Cancellation, Ending, Receipt, Removal
-from toril.storage.quick import new_receipt
 
 _ADDED_AT_ONCE: Final = 50
 """Jobs per call of the batch script: under a millisecond of server time."""
@@ -66,11 +67,9 @@ class Produce(Link):
         keys = await self.meet(queue)
         if not jobs:
             return ()
-        for spec in jobs:
-            if not spec.payload.isascii():
-                codec.check_payload(f"data of job {spec.id!r}", spec.payload)
+        _check_payloads(jobs)
         if len(jobs) == 1 and self.takes("add", queue) and self._is_plain(jobs[0]):
-            receipts = [await self._joins_of(queue).hand_in(jobs[0])]
+            receipts: Sequence[Receipt] = [await self._joins_of(queue).hand_in(jobs[0])]
         else:
             receipts = await self._add_all(keys, queue, jobs)
         await self.secure(queue)
@@ -83,32 +82,36 @@ class Produce(Link):
             joins = self._joins[queue] = Joins(add)
         return joins
 
-    async def _add_all(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
+    async def _add_all(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> Sequence[Receipt]:
         """Add jobs in pieces; some are written and sent while the server works on others.
 
         Each call of the batch script names the last job of the one before, and leaves everything
         if it is not there; so jobs line up in order, whatever becomes of the calls under way.
         """
-        receipts: list[Receipt] = []
+        receipts: list[Sequence[Receipt]] = []
         flights: deque[Flight] = deque()
         try:
             for piece in self._pieces(queue, jobs):
                 if not piece.plain:
-                    receipts += await self._land(keys, queue, flights)
-                    receipts += await self._add_officially(keys, queue, piece.jobs)
+                    receipts.append(await self._land(keys, queue, flights))
+                    receipts.append(await self._add_officially(keys, queue, piece.jobs))
                     continue
                 guard = flights[-1].last if flights else ("", "")
-                options = list(codec.write_options(piece.jobs))
+                options = codec.write_options(piece.jobs)
                 adding = self._add_plain(queue, piece.jobs, options, guard)
                 if len(piece.jobs) == len(jobs):  # no other piece to go out meanwhile
                     done = await adding
-                    return _created(jobs[:done]) + await self._add_left(keys, queue, jobs[done:])
+                    if done == len(jobs):
+                        return Created(ids_of(jobs))
+                    left = await self._add_left(keys, queue, jobs[done:])
+                    return join([Created(ids_of(jobs[:done])), left])
                 sending = asyncio.create_task(adding)
                 flights.append(Flight(piece.jobs, sending, (piece.jobs[-1].id, options[-1])))
                 await asyncio.sleep(0)  # it goes out
                 if len(flights) >= _UNDER_WAY:
-                    receipts += await self._land(keys, queue, flights, wait_for=1)
-            return receipts + await self._land(keys, queue, flights)
+                    receipts.append(await self._land(keys, queue, flights, wait_for=1))
+            receipts.append(await self._land(keys, queue, flights))
+            return join(receipts)
         finally:
             for flight in flights:
                 flight.sending.cancel()
@@ -118,7 +121,7 @@ class Produce(Link):
         self, queue: str, jobs: Sequence[JobSpec], options: Sequence[str], guard: tuple[str, str]
     ) -> int:
         """Call the batch script; tell how many of the jobs it added."""
-        awaited = [spec.id for spec in jobs if spec.reply]
+        awaited = [] if isinstance(jobs, Drafts) else [spec.id for spec in jobs if spec.reply]
         endings = self._endings_of(queue) if awaited else None
         if endings is not None:
             endings.expect(awaited)
@@ -133,17 +136,19 @@ class Produce(Link):
 
     async def _land(
         self, keys: Keys, queue: str, flights: deque[Flight], wait_for: int = _UNDER_WAY
-    ) -> list[Receipt]:
+    ) -> Sequence[Receipt]:
         """Read what became of the oldest calls; add what they left, before anything else."""
-        receipts: list[Receipt] = []
+        receipts: list[Sequence[Receipt]] = []
         left: list[JobSpec] = []
         while flights and (wait_for > 0 or left):
             done = await flights[0].sending
             jobs = flights.popleft().jobs
             wait_for -= 1
-            receipts += _created(jobs[:done])
+            receipts.append(Created(ids_of(jobs[:done])))
             left += jobs[done:]
-        return receipts + await self._add_left(keys, queue, left)
+        if left:
+            receipts.append(await self._add_left(keys, queue, left))
+        return join(receipts)
 
     async def _add_left(self, keys: Keys, queue: str, left: Sequence[JobSpec]) -> list[Receipt]:
         """Add by the official scripts what the batch script left."""
@@ -155,6 +160,9 @@ class Produce(Link):
     def _pieces(self, queue: str, jobs: Sequence[JobSpec]) -> Iterator[Piece]:
         """Cut jobs into pieces: runs of plain ones, and what is between them."""
         batch = self.takes("add", queue)
+        if batch and isinstance(jobs, Drafts) and self._is_plain(jobs[0]) and jobs.alike:
+            yield from (Piece(True, some) for some in chunks(jobs, _ADDED_AT_ONCE))
+            return
         others: list[JobSpec] = []
         for is_plain, run in self._runs(jobs):
             if not (batch and is_plain) or len(run) < min(_WORTH_A_BATCH, len(jobs)):
@@ -334,14 +342,19 @@ def is_plain_by(terms: Terms) -> bool:
     return not (terms.delay_ms or terms.priority or terms.lifo or terms.dedup)
 
 
-def _created(jobs: Sequence[JobSpec]) -> list[Receipt]:
-    state = State.WAITING  # once for all: to take it out of its enum costs as much as a call
-    return [new_receipt(id=spec.id, created=True, state=state) for spec in jobs]
+def _check_payloads(jobs: Sequence[JobSpec]) -> None:
+    """Refuse data that Node could not read; most is ASCII, and none of that is looked at."""
+    payloads = jobs.payloads if isinstance(jobs, Drafts) else [spec.payload for spec in jobs]
+    for number, payload in enumerate(payloads):
+        if not payload.isascii():
+            codec.check_payload(f"data of job {jobs[number].id!r}", payload)
 
 
 def _added(
     jobs: Sequence[JobSpec], options: Sequence[str], guard: tuple[str, str]
 ) -> list[str | bytes]:
+    if isinstance(jobs, Drafts):
+        return added_arguments(jobs.ids, jobs.names, jobs.payloads, options, guard)
     ids, names = [spec.id for spec in jobs], [spec.name for spec in jobs]
     return added_arguments(ids, names, [spec.payload for spec in jobs], options, guard)
 
