@@ -30,8 +30,9 @@ def specs() -> st.SearchStrategy[JobSpec]:
 
 def reply(entries: Sequence[tuple[str, bytes | None]]) -> list[object]:
     """What a claim of these jobs returns."""
-    facts = [(job_id.encode(), blob, 1_000, 0, 1, 0) for job_id, blob in entries]
-    return [0, -1, 1_500, *(field for fact in facts for field in fact)]
+    ids, blobs = [job_id.encode() for job_id, _ in entries], [blob for _, blob in entries]
+    facts = [len(ids), 1_000, 0, 1, 0]
+    return [0, -1, 1_500, ids, blobs, facts if ids else []]
 
 
 @given(st.lists(specs(), max_size=8))

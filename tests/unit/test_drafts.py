@@ -36,7 +36,7 @@ def test_a_slice_of_drafts_is_of_drafts() -> None:
 def test_specs_are_made_once_when_all_are_looked_at() -> None:
     made = drafts(2)
     assert made[-1] == spec(1)
-    assert list(made)[0] is made[0]
+    assert next(iter(made)) is made[0]
     assert made[-1] is list(made)[1]
 
 

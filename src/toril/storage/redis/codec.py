@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, assert_never, cast
 
 import msgpack
@@ -47,7 +48,7 @@ LETTERS: Final = {state: letter for letter, state in STATES.items()}
 WAITING: Final = b"+w"
 """What is answered for a new job in the plain line."""
 ANSWERS: Final[Mapping[str, Answer]] = {"D": _DONE, "L": _LOST, "G": _GONE}
-_KINDS: Final = {Completed: "c", Failed: "f", Retried: "r", Postponed: "p", Released: "l"}
+_KINDS: Final = {Failed: "f", Retried: "r", Postponed: "p", Released: "l"}
 _ENDINGS: Final = {
     "c": EndingKind.COMPLETED,
     "f": EndingKind.FAILED,
@@ -166,19 +167,31 @@ def read_answers(reply: Any) -> list[bytes]:
 
 
 def pack_outcomes(outcomes: Sequence[Outcome]) -> bytes:
-    """Pack outcomes for `settle.lua`: one argument, since each costs the server."""
-    flat: list[object] = []
+    """Pack outcomes for `settle.lua`: one argument, since each costs the server.
+
+    Completed jobs of one claim, the usual case, share a row.
+    """
+    rows: list[object] = [len({one.lease.job_id for one in outcomes}) == len(outcomes)]
+    row: list[object] = []
+    token = note = ""
     for outcome in outcomes:
         lease = outcome.lease
-        flat += (_KINDS[type(outcome)], lease.job_id, lease.token, int(lease.note or 0))
-        flat += _details(outcome)
-    return cast("bytes", msgpack.packb(flat, use_bin_type=False))
+        if not isinstance(outcome, Completed):
+            started = int(lease.note or 0)
+            kind = _KINDS[type(outcome)]
+            rows.append([kind, lease.token, started, lease.job_id, *_details(outcome)])
+            row = []
+            continue
+        if not row or lease.token != token or lease.note != note:
+            token, note = lease.token, lease.note
+            row = ["c", token, int(note or 0)]
+            rows.append(row)
+        row += (lease.job_id, outcome.result)
+    return cast("bytes", msgpack.packb(rows, use_bin_type=False))
 
 
-def _details(outcome: Outcome) -> tuple[object, object]:
+def _details(outcome: Failed | Retried | Postponed | Released) -> tuple[object, object]:
     match outcome:
-        case Completed():
-            return outcome.result, ""
         case Failed():
             return pack_failure(outcome.failure), int(outcome.exhausted)
         case Retried():
@@ -197,37 +210,39 @@ def _details(outcome: Outcome) -> tuple[object, object]:
 
 def read_batch(claim_token: str, reply: Packed) -> Batch:
     """Read what a claim returned."""
-    limited, next_in, now = reply[:3]
+    limited, next_in, now, ids, blobs, facts = reply
     jobs: list[Claimed] = []
     last: JobSpec | None = None
     frame: tuple[bytes, bytes] | None = None
-    fields = iter(reply[3:])
-    for raw_id, blob, created, made, started, stalls in zip(*[fields] * 6, strict=True):
-        job_id, doom = raw_id.decode(), None
-        payload = _between(blob, *frame) if frame is not None else None
-        if last is not None and payload is not None:
-            spec = new_spec(
-                id=job_id, name=last.name, payload=payload, terms=last.terms, origin=last.origin
+    entries = zip(ids, blobs, strict=True)
+    for count, created, made, started, stalls in zip(*[iter(facts)] * 5, strict=True):
+        attempt, note, age = made + 1, str(started), max(0, now - created)
+        for raw_id, blob in islice(entries, count):
+            job_id, doom = raw_id.decode(), None
+            payload = _between(blob, *frame) if frame is not None else None
+            if last is not None and payload is not None:
+                spec = new_spec(
+                    id=job_id, name=last.name, payload=payload, terms=last.terms, origin=last.origin
+                )
+            else:
+                spec, doom = _spec(job_id, blob)
+                # Jobs handed in together differ in their payloads only.
+                twins = last is not None and last.origin == spec.origin and doom is None
+                frame = _around(blob, spec) if twins else None
+                last = spec
+            lease = new_lease(job_id=job_id, token=claim_token, attempt=attempt, note=note)
+            jobs.append(
+                new_claimed(
+                    spec=spec,
+                    lease=lease,
+                    created_ms=created,
+                    age_ms=age,
+                    started=started,
+                    attempts_made=made,
+                    stalls=stalls,
+                    doom=doom,
+                )
             )
-        else:
-            spec, doom = _spec(job_id, blob)
-            # Jobs handed in together differ in their payloads only.
-            twins = last is not None and last.origin == spec.origin and doom is None
-            frame = _around(blob, spec) if twins else None
-            last = spec
-        lease = new_lease(job_id=job_id, token=claim_token, attempt=made + 1, note=str(started))
-        jobs.append(
-            new_claimed(
-                spec=spec,
-                lease=lease,
-                created_ms=created,
-                age_ms=now - created if now > created else 0,
-                started=started,
-                attempts_made=made,
-                stalls=stalls,
-                doom=doom,
-            )
-        )
     return Batch(jobs=jobs, limited_for_ms=limited, next_in_ms=None if next_in < 0 else next_in)
 
 

@@ -9,34 +9,41 @@ local function promote_due()
   return promote()
 end
 
--- Offer jobs of the plain line, then of the prioritised one, to `grant` until it took `want`; it
--- tells of each whether it did.
+-- Offer jobs of the plain line, then of the prioritised one, to `grant` until it took `want`. It
+-- gets them in rows that share record and ticket, and tells of each row whether it took it.
 local function take(want, grant)
   local taken, stale, empty = 0, false, false
   for _ = 1, 20 do
     local missing = want - taken
     if missing == 0 or empty then break end
     local entries = call('LPOP', QUEUE, missing) or {}
-    empty = #entries < missing
-    if #entries == 0 then break end
+    local size = #entries
+    empty = size < missing
+    if size == 0 then break end
     local ids, tickets, mark, width, last = {}, {}, '', 0, nil
-    for number, entry in ipairs(entries) do
-      if string.sub(entry, 1, width) ~= mark or width == 0 then
+    for number = 1, size do
+      local entry = entries[number]
+      if width == 0 or string.sub(entry, 1, width) ~= mark then
         width = string.find(entry, ':', 1, true) or 0
         mark = string.sub(entry, 1, width)
-        last = tonumber(string.sub(mark, 1, -2))
+        last = tonumber(string.sub(mark, 1, -2)) or false
       end
-      tickets[number], ids[number] = last or false, string.sub(entry, width + 1)
+      tickets[number], ids[number] = last, string.sub(entry, width + 1)
     end
-    for number, raw in ipairs(call('HMGET', JOBS, unpack(ids))) do
-      local id = ids[number]
-      if raw and grant(id, raw, 'w', tickets[number]) then
-        taken = taken + 1
+    local raws, first = call('HMGET', JOBS, unpack(ids)), 1
+    while first <= size do
+      local raw, ticket, till = raws[first], tickets[first], first
+      while till < size and raws[till + 1] == raw and tickets[till + 1] == ticket do till = till + 1 end
+      if raw and grant(raw, ids, first, till, 'w', ticket) then
+        taken = taken + till - first + 1
       else
         stale = true
-        local known = call('SREM', STALE, entries[number]) == 1
-        if not known and not (raw and decode(raw)) then condemn(id, 'waiting') end
+        for number = first, till do
+          local known = call('SREM', STALE, entries[number]) == 1
+          if not known and not (raw and decode(raw)) then condemn(ids[number], 'waiting') end
+        end
       end
+      first = till + 1
     end
   end
   -- An empty line has no stale entries, whatever was noted: somebody may have deleted it.
@@ -46,7 +53,7 @@ local function take(want, grant)
     for number = 1, #popped, 2 do
       local id = popped[number]
       local raw = call('HGET', JOBS, id)
-      if raw and grant(id, raw) then taken = taken + 1 else condemn(id, 'prioritized') end
+      if raw and grant(raw, { id }, 1, 1) then taken = taken + 1 else condemn(id, 'prioritized') end
     end
   end
 end
@@ -80,76 +87,70 @@ local function lease_out(leases)
   call('ZREM', PROCESSING, long)
 end
 
--- Lease up to `want` jobs that wait and add them to the list; returns how many.
-local function lease_some(list, token, worker, want, lease)
-  local ids, leases, saved, count, offset = {}, {}, {}, 0, #list
+-- Lease up to `want` jobs that wait and add them to what is given out; returns how many.
+local function lease_some(out, token, worker, want, lease)
+  local granted, leases, saved, facts, count = {}, {}, {}, out[6], 0
   local form = score(now + lease) .. '.%d'
   local mine, who, since = pack(token), pack(worker), pack(now, now)
-  -- Jobs that were handed in together mostly share their record; what it gives is kept.
-  local alike, model, rest, twins = false, false, '', {}
-  local state, entry, created, made, started, stalls
-  local function close_twins()
-    tell_alike({ 'active' }, twins, rest)
-    twins = {}
-  end
-  local function open_twins(raw)
-    close_twins()
-    alike, model = raw, false
-    local fine, at, settled, name, extra, _
-    fine, at, state, entry, created, made, started, stalls, _, settled, _, _, name, extra =
+  local function grant(raw, ids, first, last, wanted, ticket)
+    local fine, at, state, entry, created, made, started, stalls, _, settled, _, _, name, extra =
       pcall(scan, raw)
     if not fine or extra == nil or type(state) ~= 'string' or type(made) ~= 'number'
-       or type(started) ~= 'number' or type(stalls) ~= 'number' then
-      return
+       or type(started) ~= 'number' or type(stalls) ~= 'number'
+       or (wanted and (state ~= wanted or entry ~= ticket)) then
+      return false
     end
     started = started + 1
-    model = '\158\161a' .. pack(entry, created, made, started, stalls) .. mine
-            .. (settled and pack(settled) or '\194') .. who .. since .. string.sub(raw, at + 1)
-    rest = pack(made + 1, name) .. who .. pack(WORDS[state] or false) .. '\194\194'
-  end
-  local function grant(id, raw, wanted, ticket)
-    if raw ~= alike then open_twins(raw) end
-    if not model or (wanted and (state ~= wanted or entry ~= ticket)) then return false end
-    count = count + 1
-    twins[#twins + 1] = id
-    ids[count] = id
-    leases[2 * count - 1], leases[2 * count] = string.format(form, 100 + count), id
-    saved[2 * count - 1], saved[2 * count] = id, model
-    list[offset + 1], list[offset + 2], list[offset + 3] = id, false, created
-    list[offset + 4], list[offset + 5], list[offset + 6] = made, started, stalls
-    offset = offset + 6
+    local model = '\158\161a' .. pack(entry, created, made, started, stalls) .. mine
+                  .. (settled and pack(settled) or '\194') .. who .. since .. string.sub(raw, at + 1)
+    for number = first, last do
+      local id = ids[number]
+      count = count + 1
+      local even = 2 * count
+      granted[count] = id
+      leases[even - 1], leases[even] = string.format(form, 100 + count), id
+      saved[even - 1], saved[even] = id, model
+    end
+    local size = #facts
+    facts[size + 1], facts[size + 2], facts[size + 3] = last - first + 1, created, made
+    facts[size + 4], facts[size + 5] = started, stalls
+    if last - first + 1 < #ids then ids = { unpack(ids, first, last) } end
+    tell_alike({ 'active' }, ids, pack(made + 1, name) .. who .. pack(WORDS[state] or false) .. '\194\194')
     return true
   end
   take(want, grant)
-  close_twins()
   if count == 0 then return 0 end
-  local at = offset - 6 * count + 2
-  for _, spec in ipairs(call('HMGET', SPECS, unpack(ids))) do
-    list[at] = spec
-    at = at + 6
+  local specs = call('HMGET', SPECS, unpack(granted))
+  if #out[4] == 0 then
+    out[4], out[5] = granted, specs
+  else
+    for number = 1, count do
+      table.insert(out[4], granted[number])
+      table.insert(out[5], specs[number])
+    end
   end
   lease_out(leases)
   flush('HSET', JOBS, saved)
   return count
 end
 
--- Lease jobs: returns {limited for ms, next delayed in ms or -1, now, then per job: id, spec,
--- created, attempts made, times started, stalls}.
+-- Lease jobs: returns {limited for ms, next delayed in ms or -1, now, their ids, their specs, and
+-- per row of them that share it: how many, created, attempts made, times started, stalls}.
 local function claim(token, worker, count, lease, rate_max, rate_ms, again)
-  local list = { 0, 0, now }
+  local out = { 0, 0, now, {}, {}, {} }
   call('ZADD', base .. 'workers', now, worker)
   local due = promote_due()
   local want = count
-  if again then want = want - grant_again(list, token, lease) end
+  if again then want = want - grant_again(out, token, lease) end
   local open, limited, window = room(want, rate_max, rate_ms)
   if open > 0 then
-    local leased = lease_some(list, token, worker, open, lease)
+    local leased = lease_some(out, token, worker, open, lease)
     if window and leased > 0 then
       call('HSET', META, 'window_end', score(window[1]), 'window_used', window[2] + leased)
     end
     if leased == want and (call('LLEN', QUEUE) > 0 or call('ZCARD', PRIORITIZED) > 0) then ring() end
   end
-  list[1] = limited
-  list[2] = due
-  return list
+  out[1] = limited
+  out[2] = due
+  return out
 end

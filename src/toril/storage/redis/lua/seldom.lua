@@ -201,15 +201,9 @@ local function lease_end(lease, number)
   return score(now + lease) .. '.' .. (100 + number)
 end
 
-local function granted(list, id, record, spec)
-  local at = #list
-  list[at + 1], list[at + 2], list[at + 3] = id, spec, record[CREATED]
-  list[at + 4], list[at + 5], list[at + 6] = record[MADE], record[STARTED], record[STALLS]
-end
-
 -- Jobs this token holds already: its first grant, whose reply was lost.
-local function grant_again(list, token, lease)
-  local count = 0
+local function grant_again(out, token, lease)
+  local count, held, specs, facts = 0, out[4], out[5], out[6]
   local ids = call('ZRANGE', PROCESSING, 0, -1)
   for first = 1, #ids, 1000 do
     local some = { unpack(ids, first, math.min(first + 999, #ids)) }
@@ -217,8 +211,11 @@ local function grant_again(list, token, lease)
       local record = raw and decode(raw)
       if record and record[STATE] == 'a' and record[TOKEN] == token then
         call('ZADD', PROCESSING, lease_end(lease, count), some[number])
-        granted(list, some[number], record, call('HGET', SPECS, some[number]))
         count = count + 1
+        held[count], specs[count] = some[number], call('HGET', SPECS, some[number])
+        for _, fact in ipairs({ 1, record[CREATED], record[MADE], record[STARTED], record[STALLS] }) do
+          facts[#facts + 1] = fact
+        end
       end
     end
   end

@@ -1,19 +1,24 @@
 -- End attempts under their leases, then claim the next jobs.
--- ARGV: time, the outcomes, packed into one array: per outcome kind, id, token, started, a, b
---   c completed: result, "" · f failed: failure, exhausted (0|1) · r retried: failure, delay ms
+-- ARGV: time, packed {whether no id comes twice, rows}; a row is {kind, token, started, id, a, b}:
+--   f failed: failure, exhausted (0|1) · r retried: failure, delay ms
 --   p postponed: delay ms or "", until ms or "" · l released: "", ""
+--   or {c, token, started, id, result, id, result, …} for jobs that completed
 -- then, if more jobs are wanted: the arguments of claim.lua from the token on
 -- Returns {answers: one of D done, L lost, G gone per outcome, batch as in claim.lua or false}
 -- Events: completed, failed, retries-exhausted, retrying, delayed, waiting, drained, and claim's
 
 local said = unpack_msg(ARGV[2])
-local count = #said / 6
-local answers, done, shelved = {}, {}, { c = {}, f = {} }
-local expiring, keeping = {}, {}
-local ids = {}
-for number = 1, count do ids[number] = said[6 * number - 4] end
-local raws = count > 0 and call('HMGET', JOBS, unpack(ids)) or {}
-local touched = {}
+local distinct, answers, done, shelved = said[1], {}, {}, { c = {}, f = {} }
+local expiring, keeping, touched, ids = {}, {}, {}, {}
+for number = 2, #said do
+  local row, size = said[number], #ids
+  if row[1] == 'c' then
+    for at = 1, (#row - 3) / 2 do ids[size + at] = row[2 + 2 * at] end
+  else
+    ids[size + 1] = row[4]
+  end
+end
+local raws = #ids > 0 and call('HMGET', JOBS, unpack(ids)) or {}
 
 local function finish(id, record, state, payload)
   record[STATE] = state
@@ -67,77 +72,80 @@ local function end_attempt(id, record, kind, a, b)
   put(id, record)
 end
 
--- A job with nothing special: its new record is put together from bytes. Jobs that were claimed
+-- Jobs with nothing special: their new record is put together from bytes. Jobs that were claimed
 -- together mostly share their old record, and so their new one and, with results as long, their
--- events.
-local alike, model, holder, times, about, length, twins = false, false, '', 0, false, 0, {}
-
-local function close_twins()
-  if #twins == 0 then return end
-  tell_alike({ 'completed' }, twins, about .. pack(length))
-  twins = {}
-end
-
-local function open_twins(raw)
-  close_twins()
-  alike, model = raw, false
-  if string.byte(raw, -1) ~= 194 then return end
+-- events. Tells whether it was so with the jobs of a row from the first to the last.
+local function complete_alike(row, first, last, raw)
+  if string.byte(raw, -1) ~= 194 then return false end
   local fine, at, state, ticket, created, made, begun, stalls, owner, _, worker, processed, name, extra =
     pcall(scan, raw)
-  if not fine or extra ~= false or state ~= 'a' or not owner or type(begun) ~= 'number'
+  if not fine or extra ~= false or state ~= 'a' or owner ~= row[2] or begun ~= row[3]
      or type(made) ~= 'number' or type(processed) ~= 'number' then
-    return
+    return false
   end
-  holder, times = owner, begun
-  about = pack(made + 1, name, worker, 'active', now - processed)
-  model = '\158\161c' .. pack(ticket, created, made + 1, begun, stalls, false, owner .. ':' .. begun,
-                              worker, now, processed) .. string.sub(raw, at + 1)
-end
-
-local function complete_plain(id, raw, token, started, result)
-  if raw ~= alike then open_twins(raw) end
-  if not model or holder ~= token or times ~= started then return false end
-  if #result ~= length then
-    close_twins()
-    length = #result
+  local model = '\158\161c' .. pack(ticket, created, made + 1, begun, stalls, false,
+    owner .. ':' .. begun, worker, now, processed) .. string.sub(raw, at + 1)
+  local twins, shelf = {}, shelved.c
+  local ended, kept_here, written, set = #done, #shelf, #jobs_out, #results_out
+  for number = first, last do
+    local id, nth = row[2 + 2 * number], number - first + 1
+    twins[nth], done[ended + nth], shelf[kept_here + nth] = id, id, id
+    jobs_out[written + 2 * nth - 1], jobs_out[written + 2 * nth] = id, model
+    results_out[set + 2 * nth - 1], results_out[set + 2 * nth] = id, row[3 + 2 * number]
   end
-  twins[#twins + 1] = id
-  touched[id] = model
-  done[#done + 1] = id
-  local size = #jobs_out
-  jobs_out[size + 1], jobs_out[size + 2] = id, model
-  local list = shelved.c
-  list[#list + 1] = id
-  size = #results_out
-  results_out[size + 1], results_out[size + 2] = id, result
+  if not distinct then touched[twins[1]] = model end
+  tell_alike({ 'completed' }, twins,
+             pack(made + 1, name, worker, 'active', now - processed, #row[3 + 2 * first]))
   return true
 end
 
-local at = 1
-for number = 1, count do
-  local kind, id, token, started = said[at], said[at + 1], said[at + 2], said[at + 3]
-  local raw = touched[id] or raws[number]
-  if kind == 'c' and raw and complete_plain(id, raw, token, started, said[at + 4]) then
-    answers[number] = 'D'
-  else
-    close_twins()
-    local record = raw and decode(raw)
-    if not record then
-      answers[number] = 'G'
-    elseif record[STATE] == 'a' and record[TOKEN] == token and record[STARTED] == started then
-      end_attempt(id, record, kind, said[at + 4], said[at + 5])
-      touched[id] = jobs_out[#jobs_out]
-      answers[number] = 'D'
-    elseif record[SETTLED] == token .. ':' .. started then
-      answers[number] = 'D'
-    else
-      answers[number] = is_gone(record) and 'G' or 'L'
-    end
+local function settle_one(id, raw, kind, token, started, a, b)
+  local record = raw and decode(raw)
+  if not record then return 'G' end
+  if record[STATE] == 'a' and record[TOKEN] == token and record[STARTED] == started then
+    end_attempt(id, record, kind, a, b)
+    touched[id] = jobs_out[#jobs_out]
+    return 'D'
   end
-  at = at + 6
+  if record[SETTLED] == token .. ':' .. started then return 'D' end
+  return is_gone(record) and 'G' or 'L'
 end
 
-close_twins()
+-- Settle a row of completed jobs, whose old records begin at `from`.
+local function complete(row, from)
+  local count, first = (#row - 3) / 2, 1
+  while first <= count do
+    local id, result, last = row[2 + 2 * first], row[3 + 2 * first], first
+    local raw = touched[id] or raws[from + first]
+    while distinct and last < count and raws[from + last + 1] == raw
+          and #row[5 + 2 * last] == #result do
+      last = last + 1
+    end
+    if raw and complete_alike(row, first, last, raw) then
+      answers[#answers + 1] = string.rep('D', last - first + 1)
+    else
+      for number = first, last do
+        answers[#answers + 1] = settle_one(row[2 + 2 * number], raw, 'c', row[2], row[3],
+                                           row[3 + 2 * number])
+      end
+    end
+    first = last + 1
+  end
+  return count
+end
+
+local from = 0
+for number = 2, #said do
+  local row = said[number]
+  if row[1] == 'c' then
+    from = from + complete(row, from)
+  else
+    from = from + 1
+    answers[#answers + 1] = settle_one(row[4], touched[row[4]] or raws[from], row[1], row[2], row[3],
+                                       row[5], row[6])
+  end
+end
+
 flush('ZREM', PROCESSING, done)
 flush('HSET', JOBS, jobs_out)
 flush('HSET', RESULTS, results_out)
@@ -157,7 +165,7 @@ elseif #done > 0 and (call('LLEN', QUEUE) > 0 or call('ZCARD', PRIORITIZED) > 0)
   -- A place under a concurrency limit became free and nobody takes it here.
   ring()
 end
-local granted_some = batch and #batch > 3
+local granted_some = batch and #batch[4] > 0
 if #done > 0 and not granted_some and call('ZCARD', PROCESSING) == 0 and call('LLEN', QUEUE) == 0
    and call('ZCARD', PRIORITIZED) == 0 then
   tell('drained', false)
