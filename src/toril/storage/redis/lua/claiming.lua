@@ -20,20 +20,21 @@ local function take(want, grant)
     local size = #entries
     empty = size < missing
     if size == 0 then break end
-    local ids, tickets, mark, width, last = {}, {}, '', 0, nil
+    local ids, marks, mark, width = {}, {}, '', 0
     for number = 1, size do
       local entry = entries[number]
       if width == 0 or string.sub(entry, 1, width) ~= mark then
         width = string.find(entry, ':', 1, true) or 0
         mark = string.sub(entry, 1, width)
-        last = tonumber(string.sub(mark, 1, -2)) or false
+        marks[number] = mark
       end
-      tickets[number], ids[number] = last, string.sub(entry, width + 1)
+      ids[number] = string.sub(entry, width + 1)
     end
-    local raws, first = call('HMGET', JOBS, unpack(ids)), 1
+    local raws, first, ticket = call('HMGET', JOBS, unpack(ids)), 1, false
     while first <= size do
-      local raw, ticket, till = raws[first], tickets[first], first
-      while till < size and raws[till + 1] == raw and tickets[till + 1] == ticket do till = till + 1 end
+      local raw, till = raws[first], first
+      if marks[first] then ticket = tonumber(string.sub(marks[first], 1, -2)) or false end
+      while till < size and raws[till + 1] == raw and not marks[till + 1] do till = till + 1 end
       if raw and grant(raw, ids, first, till, 'w', ticket) then
         taken = taken + till - first + 1
       else
@@ -89,8 +90,7 @@ end
 
 -- Lease up to `want` jobs that wait and add them to what is given out; returns how many.
 local function lease_some(out, token, worker, want, lease)
-  local granted, leases, saved, facts, count = {}, {}, {}, out[6], 0
-  local form = score(now + lease) .. '.%d'
+  local granted, saved, facts, count = {}, {}, out[6], 0
   local mine, who, since = pack(token), pack(worker), pack(now, now)
   local function grant(raw, ids, first, last, wanted, ticket)
     local fine, at, state, entry, created, made, started, stalls, _, settled, _, _, name, extra =
@@ -103,18 +103,20 @@ local function lease_some(out, token, worker, want, lease)
     started = started + 1
     local model = '\158\161a' .. pack(entry, created, made, started, stalls) .. mine
                   .. (settled and pack(settled) or '\194') .. who .. since .. string.sub(raw, at + 1)
-    for number = first, last do
-      local id = ids[number]
-      count = count + 1
-      local even = 2 * count
-      granted[count] = id
-      leases[even - 1], leases[even] = string.format(form, 100 + count), id
-      saved[even - 1], saved[even] = id, model
-    end
-    local size = #facts
-    facts[size + 1], facts[size + 2], facts[size + 3] = last - first + 1, created, made
-    facts[size + 4], facts[size + 5] = started, stalls
     if last - first + 1 < #ids then ids = { unpack(ids, first, last) } end
+    for number = 1, #ids do
+      local even = 2 * (count + number)
+      saved[even - 1], saved[even] = ids[number], model
+    end
+    if count == 0 then
+      granted = ids
+    else
+      for number = 1, #ids do granted[count + number] = ids[number] end
+    end
+    count = count + #ids
+    local size = #facts
+    facts[size + 1], facts[size + 2], facts[size + 3] = #ids, created, made
+    facts[size + 4], facts[size + 5] = started, stalls
     tell_alike({ 'active' }, ids, pack(made + 1, name) .. who .. pack(WORDS[state] or false) .. '\194\194')
     return true
   end
@@ -129,7 +131,7 @@ local function lease_some(out, token, worker, want, lease)
       table.insert(out[5], specs[number])
     end
   end
-  lease_out(leases)
+  lease_out(spread(now + lease, 100, granted))
   flush('HSET', JOBS, saved)
   return count
 end

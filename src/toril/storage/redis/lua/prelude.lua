@@ -192,16 +192,28 @@ local function score(number)
   return string.format('%.0f', number)
 end
 
+-- Write scores in one go: a whole number of ms and three digits that count up from `first` to 999 at
+-- most, then the member. Put together from digits, which costs a fourth of `string.format`.
+local function spread(ms, first, ids)
+  local digits = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
+  local form, stem, members, high = score(ms) .. '.', '', {}, -1
+  for number = 1, #ids do
+    local count = math.min(first + number, 999)
+    local low = count % 10
+    if count - low ~= high then
+      high = count - low
+      stem = form .. high / 10
+    end
+    members[2 * number - 1], members[2 * number] = stem .. digits[low], ids[number]
+  end
+  return members
+end
+
 -- Finish times of one ms are told apart by a fraction that counts up. Three digits: a score is
 -- a double, and a time in ms leaves it no more.
 local function shelve(shelf, ids)
   local at = call('ZCOUNT', shelf, now, '(' .. score(now + 1))
-  local form, members = score(now) .. '.%d', {}
-  for number = 1, #ids do
-    members[2 * number - 1] = string.format(form, math.min(100 + at + number, 999))
-    members[2 * number] = ids[number]
-  end
-  flush('ZADD', shelf, members)
+  flush('ZADD', shelf, spread(now, 100 + at, ids))
 end
 
 local rung = false

@@ -85,13 +85,22 @@ local function complete_alike(row, first, last, raw)
   end
   local model = '\158\161c' .. pack(ticket, created, made + 1, begun, stalls, false,
     owner .. ':' .. begun, worker, now, processed) .. string.sub(raw, at + 1)
-  local twins, shelf = {}, shelved.c
-  local ended, kept_here, written, set = #done, #shelf, #jobs_out, #results_out
-  for number = first, last do
-    local id, nth = row[2 + 2 * number], number - first + 1
-    twins[nth], done[ended + nth], shelf[kept_here + nth] = id, id, id
-    jobs_out[written + 2 * nth - 1], jobs_out[written + 2 * nth] = id, model
-    results_out[set + 2 * nth - 1], results_out[set + 2 * nth] = id, row[3 + 2 * number]
+  local twins = ids
+  if last - first + 1 == #ids then
+    done, shelved.c = ids, ids
+    jobs_out, results_out = { unpack(row, 4) }, { unpack(row, 4) }
+    for at = 2, 2 * #ids, 2 do jobs_out[at] = model end
+  else
+    twins = {}
+    local shelf = shelved.c
+    local ended, there, written, set = #done, #shelf, #jobs_out, #results_out
+    for number = first, last do
+      local id, nth = row[2 + 2 * number], number - first + 1
+      local even = 2 * nth
+      twins[nth], done[ended + nth], shelf[there + nth] = id, id, id
+      jobs_out[written + even - 1], jobs_out[written + even] = id, model
+      results_out[set + even - 1], results_out[set + even] = id, row[3 + 2 * number]
+    end
   end
   if not distinct then touched[twins[1]] = model end
   tell_alike({ 'completed' }, twins,
