@@ -16,6 +16,7 @@ from toril.clock import Clock, Timer
 from toril.context import Desk, JobContext, current_job
 from toril.engine.hand import Cause, Hand, Run
 from toril.engine.journal import Journal
+from toril.engine.lanes import Lanes
 from toril.errors import InvalidPayload, JobCancelled, JobTimeout, PermanentError, UnknownTask
 from toril.job import In, Out
 from toril.outcome import (
@@ -79,7 +80,7 @@ def _is_async(handler: object) -> bool:
 
 
 class Executor(Generic[In, Out]):
-    """Starts each claimed job in a task of its own, with a context of its own."""
+    """Starts each claimed job, with a context of its own."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class Executor(Generic[In, Out]):
         self._result_limit = result_limit
         self._deadlines = Deadlines(clock, self._time_out)
         self._threads: ThreadPoolExecutor | None = None
-        self._context = copy_context()
+        self._lanes = Lanes(desk.loop, self._attempt)
 
     def start(self, claimed: Claimed) -> Run[In]:
         """Begin an attempt; its outcome goes to `finish` when it ends."""
@@ -115,9 +116,7 @@ class Executor(Generic[In, Out]):
         run = Run(claimed, context, self._clock.monotonic())
         self._hand.add(run)
         self._journal.picked_up(claimed)
-        # A fresh copy, so that what one handler binds is unseen by the next.
-        own = self._context.copy()
-        run.task = self._desk.loop.create_task(self._attempt(run), context=own)
+        self._lanes.start(run)
         timeout_ms = claimed.spec.terms.timeout_ms
         if timeout_ms is not None:
             context.deadline = run.started + timeout_ms / 1000

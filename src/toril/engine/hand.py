@@ -47,6 +47,7 @@ class Run(Generic[In]):
         self.ended = False
         self.plain = False
         self.cause: Cause | None = None
+        # The task it runs in, which other runs may have before and after it.
         self.task: asyncio.Task[None] | None = None
         # What hooks are told once the outcome is recorded.
         self.result: object = None
@@ -64,8 +65,7 @@ class Run(Generic[In]):
     def interrupt(self) -> None:
         """Raise `CancelledError` where the attempt waits.
 
-        A task cancelled before its first step would end without a word; one that has not
-        begun looks at `cause` when it does.
+        One that has not begun looks at `cause` when it does.
         """
         if self.task is not None and self.begun:
             self.task.cancel()

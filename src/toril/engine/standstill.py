@@ -29,7 +29,7 @@ class Standstill:
         """Look at the loop's thread as it is now."""
         frame = sys._current_frames().get(thread)
         current = asyncio.current_task(loop)
-        guilty = next((run for run in runs if run.task is current), None)
+        guilty = next((run for run in runs if run.task is current), None) if current else None
         return cls(
             "" if guilty is None else guilty.claimed.spec.name,
             "" if frame is None else running_line(frame),
