@@ -39,7 +39,8 @@ class Lanes(Generic[In]):
     def start(self, run: Run[In]) -> None:
         """Let a run begin soon."""
         self._ready.append(run)
-        self._open(len(self._ready) if self._waits else 1)
+        if self._waits or not self._coming:
+            self._open(len(self._ready) if self._waits else 1)
 
     def _open(self, wanted: int) -> None:
         for _ in range(self._coming, min(wanted, len(self._ready))):
