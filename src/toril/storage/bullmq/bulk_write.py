@@ -11,10 +11,10 @@ from toril.job import JobSpec, Terms
 from toril.resp.sync import SyncClient
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
+from toril.storage.bullmq.intake import add_command, added_arguments, is_plain_by
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import CHUNK, check_reply, chunks
 from toril.storage.bullmq.official import own
-from toril.storage.bullmq.produce import add_command, added_arguments, is_plain_by
 from toril.storage.bullmq.scripts import Command
 from toril.storage.columns import Written
 

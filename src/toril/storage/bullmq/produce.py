@@ -7,21 +7,21 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
 
 from toril.ids import token
-from toril.job import JobRecord, JobSpec, State, Terms
+from toril.job import JobRecord, JobSpec
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
+from toril.storage.bullmq.intake import add_command, added, created, first_state, is_plain_by
 from toril.storage.bullmq.joins import Joins
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
 from toril.storage.bullmq.scripts import Command, call
 from toril.storage.bullmq.waits import Endings, read_ending
 from toril.storage.protocol import Cancellation, Ending, Receipt, Removal
-from toril.storage.quick import new_receipt
 
 _ADDED_AT_ONCE: Final = 50
 """Jobs per call of the batch script: under a millisecond of server time."""
@@ -102,7 +102,7 @@ class Produce(Link):
                 adding = self._add_plain(queue, piece.jobs, options, guard)
                 if len(piece.jobs) == len(jobs):  # no other piece to go out meanwhile
                     done = await adding
-                    return _created(jobs[:done]) + await self._add_left(keys, queue, jobs[done:])
+                    return created(jobs[:done]) + await self._add_left(keys, queue, jobs[done:])
                 sending = asyncio.create_task(adding)
                 flights.append(Flight(piece.jobs, sending, (piece.jobs[-1].id, options[-1])))
                 await asyncio.sleep(0)  # it goes out
@@ -122,14 +122,14 @@ class Produce(Link):
         endings = self._endings_of(queue) if awaited else None
         if endings is not None:
             endings.expect(awaited)
-        reply = await self.own("add", queue, *_added(jobs, options, guard))
-        added, event = cast("tuple[int, bytes]", reply)
-        if added < 0:
+        reply = await self.own("add", queue, *added(jobs, options, guard))
+        done, event = cast("tuple[int, bytes]", reply)
+        if done < 0:
             self.refuses("add", queue)
         if endings is not None:
             for job_id in awaited:
-                endings.begin(job_id, event if added == len(jobs) else None)
-        return max(0, added)
+                endings.begin(job_id, event if done == len(jobs) else None)
+        return max(0, done)
 
     async def _land(
         self, keys: Keys, queue: str, flights: deque[Flight], wait_for: int = _UNDER_WAY
@@ -141,7 +141,7 @@ class Produce(Link):
             done = await flights[0].sending
             jobs = flights.popleft().jobs
             wait_for -= 1
-            receipts += _created(jobs[:done])
+            receipts += created(jobs[:done])
             left += jobs[done:]
         return receipts + await self._add_left(keys, queue, left)
 
@@ -327,65 +327,6 @@ class Produce(Link):
             key = self.keys(queue).of("events")
             endings = self._endings[queue] = Endings(self.client, key)
         return endings
-
-
-def is_plain_by(terms: Terms) -> bool:
-    """Whether jobs of these terms are nothing but put at the end of the line."""
-    return not (terms.delay_ms or terms.priority or terms.lifo or terms.dedup)
-
-
-def _created(jobs: Sequence[JobSpec]) -> list[Receipt]:
-    state = State.WAITING  # once for all: to take it out of its enum costs as much as a call
-    return [new_receipt(id=spec.id, created=True, state=state) for spec in jobs]
-
-
-def _added(
-    jobs: Sequence[JobSpec], options: Sequence[str], guard: tuple[str, str]
-) -> list[str | bytes]:
-    ids, names = [spec.id for spec in jobs], [spec.name for spec in jobs]
-    return added_arguments(ids, names, [spec.payload for spec in jobs], options, guard)
-
-
-def added_arguments(
-    ids: Sequence[str],
-    names: Sequence[str],
-    payloads: Sequence[bytes],
-    options: Sequence[str],
-    guard: tuple[str, str] = ("", ""),
-) -> list[str | bytes]:
-    """Write the arguments of the batch script that adds jobs; mostly they share one name."""
-    columns: list[Sequence[str | bytes]] = [ids, payloads, options]
-    shared = names[0] if names.count(names[0]) == len(names) else ""
-    if not shared:
-        columns.append([codec.clean(name) for name in names])
-    return [*guard, codec.clean(shared), *chain.from_iterable(zip(*columns, strict=True))]
-
-
-def first_state(spec: JobSpec) -> State:
-    """The state of a job that was just added."""
-    if spec.terms.delay_ms:
-        return State.DELAYED
-    return State.PRIORITIZED if spec.terms.priority else State.WAITING
-
-
-_ADD: Final = {
-    State.DELAYED: "addDelayedJob",
-    State.PRIORITIZED: "addPrioritizedJob",
-    State.WAITING: "addStandardJob",
-}
-
-
-def add_command(keys: Keys, spec: JobSpec, now_ms: int) -> Command:
-    """Write the command that adds a job by the official script for its kind."""
-    dedup = spec.terms.dedup
-    head = codec.pack(
-        [
-            *(keys.base, spec.id, codec.clean(spec.name), now_ms, None, None, None, None),
-            None if dedup is None else keys.dedup(dedup.key),
-        ]
-    )
-    options = codec.pack(codec.options_of(spec))
-    return call(_ADD[first_state(spec)], keys, head, spec.payload, options)
 
 
 def _decode(raw: bytes | int) -> str:
