@@ -1,8 +1,8 @@
 -- Complete plain jobs and hand out plain ones, as moveToFinished and moveToActive do one by one,
--- if the queue is plain too: not paused, no bounds, nobody with a priority before the end of the
--- line. Delayed jobs that are due are put in line before a job is handed out. From the first that
--- is not plain, all is left untouched for the official scripts, so that things happen in the order
--- in which they would do them.
+-- if the queue is plain too: neither paused nor bounded. Delayed jobs that are due are put in line
+-- before a job is handed out; those with a priority follow when the line is empty. From the first
+-- that is not plain, all is left untouched for the official scripts, so that things happen in the
+-- order in which they would do them.
 -- ARGV[2]  lease in ms      ARGV[3]  name of the worker
 -- ARGV[4]  stem of the tokens: the first job handed out gets the lock `<stem>a`, the next `<stem>b`
 -- ARGV[5]  how many to hand out at most
@@ -42,10 +42,10 @@ local all_bare, ONE = not string.find(bare, '0', 1, true), string.byte('1')
 -- each. What may fail on a key of another type is a pcall: an error in between would lose the rest.
 local jobs, lock_keys, locks, tied, oldest = {}, {}, {}, false, {}
 local values, out, free, ended, completed, timed, gone = {}, {}, {}, {}, {}, {}, {}
-local handed, popped, done = 0, 0, 0
+local handed, lined, popped, done = 0, 0, 0, 0
 local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
 -- A user who may not take jobs is told so before anything is written.
-if #line > 0 or plain and want > 0 and due then call('RPOP', wait, 0) end
+if plain and want > 0 then call('RPOP', wait, 0) end
 local first = #line
 if plain and count > 0 then
   local tie_keys = {}
@@ -158,12 +158,13 @@ local function hand_out()
     more = true
     return false
   end
-  local id = line[first - handed]
+  local waited = line[first - lined]
+  local id = waited or call('ZRANGE', prioritized, 0, 0)[1]
   if not id then
-    if call('ZCARD', prioritized) > 0 then more = true else call('DEL', base .. 'pc') end
+    call('DEL', base .. 'pc')
     return false
   end
-  if string.sub(id, 1, 2) == '0:' then
+  if waited and string.sub(id, 1, 2) == '0:' then
     more = true
     return false
   end
@@ -178,6 +179,7 @@ local function hand_out()
     values[place], values[place + 1] = id, flat
     for at = place + 2, place + 5 do values[at] = '' end
   end
+  if waited then lined = lined + 1 else call('ZREM', prioritized, id) end
   handed = handed + 1
   -- To write a number costs the server more than to write a letter.
   call('SET', job .. ':lock', stem .. string.char(96 + handed), 'PX', lease)
@@ -269,7 +271,7 @@ end
 if #timed > 0 then call('ZADD', base .. 'toril-ttl', unpack(timed)) end
 if #completed > 0 then call('ZADD', base .. 'completed', unpack(completed)) end
 if handed > 0 then
-  drop(wait, handed)
+  if lined > 0 then drop(wait, lined) end
   call('LPUSH', active, unpack(out))
   ring()
 end
