@@ -1,4 +1,4 @@
-"""What is sent to add jobs: by our batch script for plain ones, by the official ones for all."""
+"""What is sent to add jobs: to our batch scripts by most, to the official ones by all."""
 
 from __future__ import annotations
 
@@ -13,24 +13,36 @@ from toril.storage.bullmq.scripts import Command, call
 from toril.storage.protocol import Receipt
 from toril.storage.quick import new_receipt
 
+PLAIN: Final = "add"
+"""The batch script for jobs that are nothing but put at the end of the line."""
+LATER: Final = "later"
+"""The batch script for jobs with a delay or a priority."""
+NONE: Final = ""
+"""Stands for the official scripts."""
 
-def is_plain_by(terms: Terms) -> bool:
-    """Whether jobs of these terms are nothing but put at the end of the line."""
-    return not (terms.delay_ms or terms.priority or terms.lifo or terms.dedup)
+
+def script_for(terms: Terms) -> str:
+    """Name the batch script that adds jobs of these terms."""
+    if terms.lifo or terms.dedup:
+        return NONE
+    return LATER if terms.delay_ms or terms.priority else PLAIN
 
 
-def created(jobs: Sequence[JobSpec]) -> list[Receipt]:
-    """Answer a hand-in of jobs that were all new."""
+def created(script: str, jobs: Sequence[JobSpec]) -> list[Receipt]:
+    """Answer a hand-in of jobs that a batch script added."""
+    if script == LATER:
+        return [new_receipt(id=spec.id, created=True, state=first_state(spec)) for spec in jobs]
     state = State.WAITING  # once for all: to take it out of its enum costs as much as a call
     return [new_receipt(id=spec.id, created=True, state=state) for spec in jobs]
 
 
 def added(
-    jobs: Sequence[JobSpec], options: Sequence[str], guard: tuple[str, str]
+    script: str, jobs: Sequence[JobSpec], options: Sequence[str], guard: tuple[str, str]
 ) -> list[str | bytes]:
-    """Write the arguments of the batch script for some jobs."""
+    """Write the arguments of a batch script for some jobs."""
     ids, names = [spec.id for spec in jobs], [spec.name for spec in jobs]
-    return added_arguments(ids, names, [spec.payload for spec in jobs], options, guard)
+    later = [spec.terms for spec in jobs] if script == LATER else ()
+    return added_arguments(ids, names, [spec.payload for spec in jobs], options, guard, later)
 
 
 def added_arguments(
@@ -39,9 +51,16 @@ def added_arguments(
     payloads: Sequence[bytes],
     options: Sequence[str],
     guard: tuple[str, str] = ("", ""),
+    later: Sequence[Terms] = (),
 ) -> list[str | bytes]:
-    """Write the arguments of the batch script that adds jobs; mostly they share one name."""
+    """Write the arguments of a batch script that adds jobs; mostly they share one name.
+
+    `later` holds the terms of the jobs if they have delays or priorities.
+    """
     columns: list[Sequence[str | bytes]] = [ids, payloads, options]
+    if later:
+        columns.append([str(terms.delay_ms) for terms in later])
+        columns.append([str(terms.priority) for terms in later])
     shared = names[0] if names.count(names[0]) == len(names) else ""
     if not shared:
         columns.append([codec.clean(name) for name in names])
