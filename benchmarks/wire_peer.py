@@ -24,11 +24,11 @@ from toril.outcome import Lease
 from toril.resp.url import parse_url
 from toril.resp.wire import pack
 from toril.storage.bullmq import codec
+from toril.storage.bullmq.intake import add_command, added_arguments
 from toril.storage.bullmq.keys import Keys, keys_of
 from toril.storage.bullmq.leases import Fate
 from toril.storage.bullmq.link import ENDING_KEPT_MS, chunks
 from toril.storage.bullmq.official import own, scripts
-from toril.storage.bullmq.produce import add_command, added_arguments
 from toril.storage.bullmq.scripts import Command, call
 from toril.storage.bullmq.work import BATCH, Ended, ended_arguments
 

@@ -28,9 +28,9 @@ from toril.spark.register import register
 from toril.spark.target import Target
 from toril.storage import open_bulk
 from toril.storage.bullmq.bulk import BullmqBulk
+from toril.storage.bullmq.intake import add_command
 from toril.storage.bullmq.keys import keys_of
 from toril.storage.bullmq.official import scripts
-from toril.storage.bullmq.produce import add_command
 from toril.storage.columns import Bulk, JobColumns, Slice, Written, spread
 
 if TYPE_CHECKING:

@@ -152,9 +152,13 @@ class Lab:
         """Let the interval between two looks for stalled jobs pass."""
         self._client.delete(self.key("stalled-check"))
 
-    def fall_due(self, job_id: str) -> None:
-        """Let the time of a delayed job come."""
-        self._client.zadd(self.key("delayed"), {job_id: 4096}, xx=True)
+    def fall_due(self, *job_ids: str) -> None:
+        """Let the time of delayed jobs come."""
+        self._client.zadd(self.key("delayed"), dict.fromkeys(job_ids, 4096), xx=True)
+
+    def lose_record(self, job_id: str) -> None:
+        """Delete what is known of a job, but not its place."""
+        self._client.delete(self.key(job_id))
 
     def age(self, state: str, job_id: str) -> None:
         """Make a job as old as the hills."""

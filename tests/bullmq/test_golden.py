@@ -61,3 +61,12 @@ async def test_toril_adds_no_key_of_its_own_but_the_list_of_its_workers(
     await storage.close()
     dumper.close()
     lab.close()
+
+
+@pytest.mark.parametrize("scenario", sorted(ANY_ORDER))
+async def test_batch_scripts_write_events_in_the_order_of_the_official_ones(
+    scenario: str, agent: Agent, server: Server
+) -> None:
+    expected = await play_on_toril(scenario, agent, server.port, batch=False)
+    found = await play_on_toril(scenario, agent, server.port, batch=True)
+    assert expected.diff(found, "official scripts", "batch scripts") == ""

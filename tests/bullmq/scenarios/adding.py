@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.bullmq.options import TermsGiven
 from tests.bullmq.scenarios.registry import scenario
 from tests.bullmq.sides import New, Side
 from toril.job import Keep
@@ -108,6 +109,65 @@ async def a_mixed_bunch_at_once(q: Side) -> None:
             New("e", terms={"attempts": 4}),
         ]
     )
+
+
+@scenario
+async def many_delayed_jobs_at_once(q: Side) -> None:
+    await q.add_many(
+        [New(f"job-{n:03}", {"n": n}, terms={"delay_ms": 60_000 * (1 + n % 3)}) for n in range(60)]
+    )
+
+
+@scenario
+async def many_prioritised_jobs_at_once(q: Side) -> None:
+    await q.add_many(
+        [New(f"job-{n:03}", {"n": n}, terms={"priority": 1 + n % 3}) for n in range(60)]
+    )
+
+
+@scenario
+async def many_jobs_with_delays_priorities_and_names_at_once(q: Side) -> None:
+    kinds: list[TermsGiven] = [
+        {"delay_ms": 120_000, "attempts": 4},
+        {"priority": 2},
+        {"delay_ms": 60_000, "priority": 7, "keep_completed": Keep(count=0)},
+    ]
+    await q.add_many(
+        [New(f"job-{n:02}", name=f"name-{n % 2}", terms=kinds[n % 3]) for n in range(12)]
+    )
+
+
+@scenario
+async def delayed_and_plain_jobs_by_turns(q: Side) -> None:
+    await q.add_many(
+        [
+            New(f"job-{n:02}", {"n": n}, terms={"delay_ms": 60_000} if n // 6 % 2 else None)
+            for n in range(24)
+        ]
+    )
+
+
+@scenario
+async def an_id_comes_again_among_delayed_jobs(q: Side) -> None:
+    await q.add("c")
+    later = [New(job_id, terms={"delay_ms": 60_000}) for job_id in "abcdefbg"]
+    await q.add_many(later)
+
+
+@scenario
+async def prioritised_jobs_at_once_for_a_paused_queue(q: Side) -> None:
+    await q.pause()
+    await q.add_many([New(job_id, terms={"priority": 1}) for job_id in "abcdef"])
+    await q.add_many([New(job_id, terms={"delay_ms": 60_000}) for job_id in "ghijkl"])
+
+
+@scenario
+async def prioritised_jobs_at_once_for_a_full_queue(q: Side) -> None:
+    await q.limit(concurrency=1)
+    await q.add("a")
+    await q.claim()
+    await q.claim()
+    await q.add_many([New(job_id, terms={"priority": 1}) for job_id in "bcdefg"])
 
 
 @scenario

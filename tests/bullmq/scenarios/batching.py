@@ -94,3 +94,41 @@ async def marked_jobs_end_together(q: Side) -> None:
     taken = await q.claim(2)
     await q.reap()
     await q.complete_many(taken, fetch=1)
+
+
+@scenario_in_any_order
+async def several_end_and_due_ones_follow(q: Side) -> None:
+    await q.add_many(plain(4))
+    await q.add_many([New(job_id, terms={"delay_ms": 60_000}) for job_id in "abc"])
+    taken = await q.claim(3)
+    q.lab.fall_due("a", "b")
+    assert await q.complete_many(taken, fetch=3) == ["job-03", "a", "b"]
+
+
+@scenario_in_any_order
+async def several_end_and_due_ones_of_all_kinds_follow(q: Side) -> None:
+    await q.add_many(plain(3))
+    for job_id, priority in zip("abcd", (0, 2, 1, 0), strict=True):
+        await q.add(job_id, delay_ms=60_000, priority=priority)
+    taken = await q.claim(3)
+    q.lab.fall_due(*"abcd")
+    assert await q.complete_many(taken, fetch=4) == ["a", "d", "c", "b"]
+
+
+@scenario_in_any_order
+async def others_end_while_jobs_are_due(q: Side) -> None:
+    await q.add_many([New("a"), New("b", terms={"dedup": Dedup("k")}), New("c")])
+    await q.add_many([New(job_id, terms={"delay_ms": 60_000}) for job_id in "de"])
+    taken = await q.claim(3)
+    q.lab.fall_due("d", "e")
+    await q.complete_many(taken, fetch=2)
+
+
+@scenario_in_any_order
+async def more_are_due_than_one_script_takes(q: Side) -> None:
+    await q.add_many(plain(60))
+    ids = [f"late-{n:02}" for n in range(60)]
+    await q.add_many([New(job_id, terms={"delay_ms": 60_000}) for job_id in ids])
+    taken = await q.claim(60)
+    q.lab.fall_due(*ids)
+    assert await q.complete_many(taken, fetch=55) == ids[:55]

@@ -1,4 +1,4 @@
-"""Add jobs that lie in columns: plain ones by our batch script, the others by the official ones."""
+"""Add jobs that lie in columns: most by our batch scripts, the others by the official ones."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from toril.job import JobSpec, Terms
 from toril.resp.sync import SyncClient
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
+from toril.storage.bullmq.intake import LATER, NONE, PLAIN, add_command, added_arguments, script_for
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import CHUNK, check_reply, chunks
 from toril.storage.bullmq.official import own
-from toril.storage.bullmq.produce import add_command, added_arguments, is_plain_by
 from toril.storage.bullmq.scripts import Command
 from toril.storage.columns import Written
 
 _AT_ONCE: Final = 50
-"""Jobs per call of the batch script: one or two milliseconds of server time."""
+"""Jobs per call of a batch script: one or two milliseconds of server time."""
 _IN_FLIGHT: Final = 20
 """Calls sent before the first is answered."""
 _OFFICIALLY: Final = 250
@@ -50,7 +50,7 @@ class Rows:
 
 
 class BulkWriter:
-    """Adds jobs to one queue. Order is kept among the jobs that are plain and new."""
+    """Adds jobs to one queue. Order is kept among new jobs that the same batch script adds."""
 
     def __init__(
         self, client: SyncClient, keys: Keys, now: Callable[[], int], batch: bool = True
@@ -59,16 +59,17 @@ class BulkWriter:
         self._keys = keys
         self._now = now
         self._batch = batch
-        client.learn(own("add"), own("known"), own("ready"))
+        client.learn(own(PLAIN), own(LATER), own("known"), own("ready"))
 
     def write(self, rows: Rows) -> Written:
         """Add jobs; say how many were new."""
-        plain, rest = _sort(rows) if self._batch else ([], list(range(len(rows.ids))))
-        left: list[int] = []
-        for first in range(0, len(plain), _AT_ONCE * _IN_FLIGHT):
-            free, taken = self._add_plain(rows, plain[first : first + _AT_ONCE * _IN_FLIGHT])
-            rest += free
-            left += taken
+        kinds = _sort(rows) if self._batch else {NONE: list(range(len(rows.ids)))}
+        rest, left = kinds.pop(NONE), list[int]()
+        for script, places in kinds.items():
+            for some in chunks(places, _AT_ONCE * _IN_FLIGHT):
+                free, taken = self._add_new(rows, script, some)
+                rest += free
+                left += taken
         for first in range(0, len(rest), _OFFICIALLY):
             left += self._add_officially(rows, rest[first : first + _OFFICIALLY])
         return Written(
@@ -77,27 +78,28 @@ class BulkWriter:
             first_duplicate=rows.ids[min(left)] if left else None,
         )
 
-    def _add_plain(self, rows: Rows, plain: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Add plain jobs in batches; name those left for the official script, and duplicates."""
-        left = self._add_batches(rows, plain)
+    def _add_new(self, rows: Rows, script: str, some: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Add jobs in batches; name those left for the official scripts, and duplicates."""
+        left = self._add_batches(rows, script, some)
         if not left:
             return [], []
         fresh, taken = self._ask(rows, left)
         # What stood behind a duplicate was left too. What is left again, the queue is why.
-        return self._add_batches(rows, fresh), taken
+        return self._add_batches(rows, script, fresh), taken
 
-    def _add_batches(self, rows: Rows, plain: Sequence[int]) -> list[int]:
+    def _add_batches(self, rows: Rows, script: str, some: Sequence[int]) -> list[int]:
         now = self._now()
         commands: list[Command] = []
-        for batch in chunks(plain, _AT_ONCE):
+        for batch in chunks(some, _AT_ONCE):
             args = added_arguments(
                 [rows.ids[at] for at in batch],
                 [rows.names[at] for at in batch],
                 [rows.payloads[at] for at in batch],
                 list(_options(rows, batch)),
+                later=[rows.terms[at] for at in batch] if script == LATER else (),
             )
-            commands.append(("EVALSHA", own("add").sha, 1, self._keys.base, now, *args))
-        done = zip(chunks(plain, _AT_ONCE), self._send(commands), strict=True)
+            commands.append(("EVALSHA", own(script).sha, 1, self._keys.base, now, *args))
+        done = zip(chunks(some, _AT_ONCE), self._send(commands), strict=True)
         return [at for batch, (added, _) in done for at in batch[max(0, added) :]]
 
     def _ask(self, rows: Rows, some: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -139,17 +141,16 @@ class BulkWriter:
         return replies
 
 
-def _sort(rows: Rows) -> tuple[list[int], list[int]]:
-    """Tell plain jobs from the others."""
-    kinds: dict[int, bool] = {}
-    for terms in rows.terms:
-        if id(terms) not in kinds:
-            kinds[id(terms)] = is_plain_by(terms)
-    plain: list[int] = []
-    rest: list[int] = []
+def _sort(rows: Rows) -> dict[str, list[int]]:
+    """Tell by which script each job is added."""
+    places: dict[str, list[int]] = {PLAIN: [], LATER: [], NONE: []}
+    kinds: dict[int, list[int]] = {}
     for at, terms in enumerate(rows.terms):
-        (plain if kinds[id(terms)] else rest).append(at)
-    return plain, rest
+        kind = kinds.get(id(terms))
+        if kind is None:
+            kind = kinds[id(terms)] = places[script_for(terms)]
+        kind.append(at)
+    return places
 
 
 def _options(rows: Rows, some: Sequence[int]) -> Iterator[str]:

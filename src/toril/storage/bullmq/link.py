@@ -95,7 +95,7 @@ class Link:
         self._seen: dict[tuple[str, str], float] = {}
         self._wakes: dict[str, WakeUps] = {}
         self._endings: dict[str, Endings] = {}
-        self._joins: dict[str, Joins] = {}
+        self._joins: dict[tuple[str, str], Joins] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"

@@ -7,32 +7,40 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, cast
 
 from toril.drafts import Drafts
 from toril.ids import token
-from toril.job import JobRecord, JobSpec, State, Terms
+from toril.job import JobRecord, JobSpec
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
+from toril.storage.bullmq.intake import (
+    NONE,
+    add_command,
+    added,
+    created,
+    first_state,
+    script_for,
+)
 from toril.storage.bullmq.joins import Joins
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
 from toril.storage.bullmq.scripts import Command, call
 from toril.storage.bullmq.waits import Endings, read_ending
-from toril.storage.created import Created, ids_of, join
+from toril.storage.created import join
 from toril.storage.protocol import Cancellation, Ending, Receipt, Removal
 
 _ADDED_AT_ONCE: Final = 50
-"""Jobs per call of the batch script: under a millisecond of server time."""
+"""Jobs per call of a batch script: under a millisecond of server time."""
 _OFFICIALLY: Final = 25
 """Jobs per pipeline of official scripts."""
 _UNDER_WAY: Final = 4
-"""Calls of the batch script that may be without a reply."""
+"""Calls of batch scripts that may be without a reply."""
 _TERMS: Final = attrgetter("terms")
 _WORTH_A_BATCH: Final = 5
-"""So many plain jobs among others are worth a pipeline of their own."""
+"""So many jobs for one script among others are worth a call of their own."""
 _CANCELLATIONS: Final = {
     "x": Cancellation.CANCELLED,
     "n": Cancellation.NOT_FOUND,
@@ -45,16 +53,16 @@ _REMOVALS: Final = {"x": Removal.REMOVED, "n": Removal.NOT_FOUND, "a": Removal.A
 
 
 class Piece(NamedTuple):
-    """Jobs that are added together: by one call of the batch script, or each officially."""
+    """Jobs that are added together: by one call of a batch script, or each officially."""
 
-    plain: bool
+    script: str
     jobs: Sequence[JobSpec]
 
 
 class Flight(NamedTuple):
-    """A call of the batch script that is under way; `last`: id and options of its last job."""
+    """A call of a batch script that is under way; `last`: id and options of its last job."""
 
-    jobs: Sequence[JobSpec]
+    piece: Piece
     sending: asyncio.Task[int]
     last: tuple[str, str]
 
@@ -68,45 +76,46 @@ class Produce(Link):
         if not jobs:
             return ()
         _check_payloads(jobs)
-        if len(jobs) == 1 and self.takes("add", queue) and self._is_plain(jobs[0]):
-            receipts: Sequence[Receipt] = [await self._joins_of(queue).hand_in(jobs[0])]
+        script = self._script_for(jobs[0]) if len(jobs) == 1 else NONE
+        if script and self.takes(script, queue):
+            receipts: Sequence[Receipt] = [await self._joins_of(script, queue).hand_in(jobs[0])]
         else:
             receipts = await self._add_all(keys, queue, jobs)
         await self.secure(queue)
         return receipts
 
-    def _joins_of(self, queue: str) -> Joins:
-        joins = self._joins.get(queue)
+    def _joins_of(self, script: str, queue: str) -> Joins:
+        joins = self._joins.get((script, queue))
         if joins is None:
             add = partial(self._add_all, self.keys(queue), queue)
-            joins = self._joins[queue] = Joins(add)
+            joins = self._joins[script, queue] = Joins(add)
         return joins
 
     async def _add_all(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> Sequence[Receipt]:
         """Add jobs in pieces; some are written and sent while the server works on others.
 
-        Each call of the batch script names the last job of the one before, and leaves everything
+        Each call of a batch script names the last job of the one before, and leaves everything
         if it is not there; so jobs line up in order, whatever becomes of the calls under way.
         """
         receipts: list[Sequence[Receipt]] = []
         flights: deque[Flight] = deque()
         try:
             for piece in self._pieces(queue, jobs):
-                if not piece.plain:
+                if not piece.script:
                     receipts.append(await self._land(keys, queue, flights))
                     receipts.append(await self._add_officially(keys, queue, piece.jobs))
                     continue
                 guard = flights[-1].last if flights else ("", "")
                 options = codec.write_options(piece.jobs)
-                adding = self._add_plain(queue, piece.jobs, options, guard)
+                adding = self._add_batch(queue, piece, options, guard)
                 if len(piece.jobs) == len(jobs):  # no other piece to go out meanwhile
                     done = await adding
+                    there = created(piece.script, jobs[:done])
                     if done == len(jobs):
-                        return Created(ids_of(jobs))
-                    left = await self._add_left(keys, queue, jobs[done:])
-                    return join([Created(ids_of(jobs[:done])), left])
+                        return there
+                    return join([there, await self._add_left(keys, queue, jobs[done:])])
                 sending = asyncio.create_task(adding)
-                flights.append(Flight(piece.jobs, sending, (piece.jobs[-1].id, options[-1])))
+                flights.append(Flight(piece, sending, (piece.jobs[-1].id, options[-1])))
                 await asyncio.sleep(0)  # it goes out
                 if len(flights) >= _UNDER_WAY:
                     receipts.append(await self._land(keys, queue, flights, wait_for=1))
@@ -117,22 +126,23 @@ class Produce(Link):
                 flight.sending.cancel()
             await asyncio.gather(*(one.sending for one in flights), return_exceptions=True)
 
-    async def _add_plain(
-        self, queue: str, jobs: Sequence[JobSpec], options: Sequence[str], guard: tuple[str, str]
+    async def _add_batch(
+        self, queue: str, piece: Piece, options: Sequence[str], guard: tuple[str, str]
     ) -> int:
-        """Call the batch script; tell how many of the jobs it added."""
+        """Call a batch script; tell how many of the jobs it added."""
+        script, jobs = piece
         awaited = [] if isinstance(jobs, Drafts) else [spec.id for spec in jobs if spec.reply]
         endings = self._endings_of(queue) if awaited else None
         if endings is not None:
             endings.expect(awaited)
-        reply = await self.own("add", queue, *_added(jobs, options, guard))
-        added, event = cast("tuple[int, bytes]", reply)
-        if added < 0:
-            self.refuses("add", queue)
+        reply = await self.own(script, queue, *added(script, jobs, options, guard))
+        done, event = cast("tuple[int, bytes]", reply)
+        if done < 0:
+            self.refuses(script, queue)
         if endings is not None:
             for job_id in awaited:
-                endings.begin(job_id, event if added == len(jobs) else None)
-        return max(0, added)
+                endings.begin(job_id, event if done == len(jobs) else None)
+        return max(0, done)
 
     async def _land(
         self, keys: Keys, queue: str, flights: deque[Flight], wait_for: int = _UNDER_WAY
@@ -142,52 +152,55 @@ class Produce(Link):
         left: list[JobSpec] = []
         while flights and (wait_for > 0 or left):
             done = await flights[0].sending
-            jobs = flights.popleft().jobs
+            script, jobs = flights.popleft().piece
             wait_for -= 1
-            receipts.append(Created(ids_of(jobs[:done])))
+            receipts.append(created(script, jobs[:done]))
             left += jobs[done:]
         if left:
             receipts.append(await self._add_left(keys, queue, left))
         return join(receipts)
 
     async def _add_left(self, keys: Keys, queue: str, left: Sequence[JobSpec]) -> list[Receipt]:
-        """Add by the official scripts what the batch script left."""
+        """Add by the official scripts what a batch script left."""
         receipts: list[Receipt] = []
         for some in chunks(left, _OFFICIALLY):
             receipts += await self._add_officially(keys, queue, some)
         return receipts
 
     def _pieces(self, queue: str, jobs: Sequence[JobSpec]) -> Iterator[Piece]:
-        """Cut jobs into pieces: runs of plain ones, and what is between them."""
-        batch = self.takes("add", queue)
-        if batch and isinstance(jobs, Drafts) and self._is_plain(jobs[0]) and jobs.alike:
-            yield from (Piece(True, some) for some in chunks(jobs, _ADDED_AT_ONCE))
-            return
+        """Cut jobs into pieces: runs for one batch script, and what is between them."""
+        if isinstance(jobs, Drafts) and jobs.alike:
+            script = self._script_for(jobs[0])
+            if script and self.takes(script, queue):
+                yield from (Piece(script, some) for some in chunks(jobs, _ADDED_AT_ONCE))
+                return
         others: list[JobSpec] = []
-        for is_plain, run in self._runs(jobs):
-            if not (batch and is_plain) or len(run) < min(_WORTH_A_BATCH, len(jobs)):
+        for script, run in self._runs(jobs):
+            worth = len(run) >= min(_WORTH_A_BATCH, len(jobs))
+            if not (script and worth and self.takes(script, queue)):
                 others += run
                 continue
-            yield from (Piece(False, some) for some in chunks(others, _OFFICIALLY))
+            yield from (Piece(NONE, some) for some in chunks(others, _OFFICIALLY))
             others = []
-            yield from (Piece(True, some) for some in chunks(run, _ADDED_AT_ONCE))
-        yield from (Piece(False, some) for some in chunks(others, _OFFICIALLY))
+            yield from (Piece(script, some) for some in chunks(run, _ADDED_AT_ONCE))
+        yield from (Piece(NONE, some) for some in chunks(others, _OFFICIALLY))
 
-    def _runs(self, jobs: Sequence[JobSpec]) -> Iterator[tuple[bool, list[JobSpec]]]:
-        """Tell plain jobs in a row from others; jobs added together mostly share their terms."""
+    def _runs(self, jobs: Sequence[JobSpec]) -> Iterator[tuple[str, list[JobSpec]]]:
+        """Find jobs in a row for the same script; added together, they mostly share their terms."""
         if self.ids == "counter":
-            for is_plain, group in groupby(jobs, self._is_plain):
-                yield is_plain, list(group)
+            for script, group in groupby(jobs, self._script_for):
+                yield script, list(group)
             return
         row: list[JobSpec] = []
-        row_is_plain = False
+        script_of_row = NONE
         for terms, group in groupby(jobs, _TERMS):
-            if is_plain_by(terms) is not row_is_plain and row:
-                yield row_is_plain, row
+            script = script_for(terms)
+            if script != script_of_row and row:
+                yield script_of_row, row
                 row = []
-            row_is_plain = is_plain_by(terms)
+            script_of_row = script
             row += group
-        yield row_is_plain, row
+        yield script_of_row, row
 
     async def _add_officially(
         self, keys: Keys, queue: str, jobs: Sequence[JobSpec]
@@ -244,8 +257,8 @@ class Produce(Link):
         """Whether the id was made for the hand-in, and the counter is to make it instead."""
         return self.ids == "counter" and spec.fresh
 
-    def _is_plain(self, spec: JobSpec) -> bool:
-        return is_plain_by(spec.terms) and not self._is_counted(spec)
+    def _script_for(self, spec: JobSpec) -> str:
+        return NONE if self._is_counted(spec) else script_for(spec.terms)
 
     async def _receipt(
         self, queue: str, spec: JobSpec, there: Sequence[bytes], added: bytes | int
@@ -337,68 +350,12 @@ class Produce(Link):
         return endings
 
 
-def is_plain_by(terms: Terms) -> bool:
-    """Whether jobs of these terms are nothing but put at the end of the line."""
-    return not (terms.delay_ms or terms.priority or terms.lifo or terms.dedup)
-
-
 def _check_payloads(jobs: Sequence[JobSpec]) -> None:
     """Refuse data that Node could not read; most is ASCII, and none of that is looked at."""
     payloads = jobs.payloads if isinstance(jobs, Drafts) else [spec.payload for spec in jobs]
     for number, payload in enumerate(payloads):
         if not payload.isascii():
             codec.check_payload(f"data of job {jobs[number].id!r}", payload)
-
-
-def _added(
-    jobs: Sequence[JobSpec], options: Sequence[str], guard: tuple[str, str]
-) -> list[str | bytes]:
-    if isinstance(jobs, Drafts):
-        return added_arguments(jobs.ids, jobs.names, jobs.payloads, options, guard)
-    ids, names = [spec.id for spec in jobs], [spec.name for spec in jobs]
-    return added_arguments(ids, names, [spec.payload for spec in jobs], options, guard)
-
-
-def added_arguments(
-    ids: Sequence[str],
-    names: Sequence[str],
-    payloads: Sequence[bytes],
-    options: Sequence[str],
-    guard: tuple[str, str] = ("", ""),
-) -> list[str | bytes]:
-    """Write the arguments of the batch script that adds jobs; mostly they share one name."""
-    columns: list[Sequence[str | bytes]] = [ids, payloads, options]
-    shared = names[0] if names.count(names[0]) == len(names) else ""
-    if not shared:
-        columns.append([codec.clean(name) for name in names])
-    return [*guard, codec.clean(shared), *chain.from_iterable(zip(*columns, strict=True))]
-
-
-def first_state(spec: JobSpec) -> State:
-    """The state of a job that was just added."""
-    if spec.terms.delay_ms:
-        return State.DELAYED
-    return State.PRIORITIZED if spec.terms.priority else State.WAITING
-
-
-_ADD: Final = {
-    State.DELAYED: "addDelayedJob",
-    State.PRIORITIZED: "addPrioritizedJob",
-    State.WAITING: "addStandardJob",
-}
-
-
-def add_command(keys: Keys, spec: JobSpec, now_ms: int) -> Command:
-    """Write the command that adds a job by the official script for its kind."""
-    dedup = spec.terms.dedup
-    head = codec.pack(
-        [
-            *(keys.base, spec.id, codec.clean(spec.name), now_ms, None, None, None, None),
-            None if dedup is None else keys.dedup(dedup.key),
-        ]
-    )
-    options = codec.pack(codec.options_of(spec))
-    return call(_ADD[first_state(spec)], keys, head, spec.payload, options)
 
 
 def _decode(raw: bytes | int) -> str:

@@ -1,7 +1,8 @@
 -- Complete plain jobs and hand out plain ones, as moveToFinished and moveToActive do one by one,
--- if the queue is plain too: not paused, no bounds, no delayed job due, nobody with a priority
--- before the end of the line. From the first that is not plain, all is left untouched for the
--- official scripts, so that things happen in the order in which they would do them.
+-- if the queue is plain too: neither paused nor bounded. Delayed jobs that are due are put in line
+-- before a job is handed out; those with a priority follow when the line is empty. From the first
+-- that is not plain, all is left untouched for the official scripts, so that things happen in the
+-- order in which they would do them.
 -- ARGV[2]  lease in ms      ARGV[3]  name of the worker
 -- ARGV[4]  stem of the tokens: the first job handed out gets the lock `<stem>a`, the next `<stem>b`
 -- ARGV[5]  how many to hand out at most
@@ -17,7 +18,7 @@
 -- where the official scripts may find jobs to hand out, 2 if the queue is paused or has bounds.
 -- Of a bare job, which has the usual fields only and so starts for the first time, there are id,
 -- name, data, opts, timestamp and priority; of any other one id, all fields in a list, four times ''
--- Events: completed, active, drained
+-- Events: completed, waiting, active, drained
 local lease, worker, stem, want = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local args, bare, size, count = ARGV, ARGV[10], tonumber(ARGV[11]), #ARGV[10]
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
@@ -26,9 +27,11 @@ local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'max',
 local plain = not attributes[1] and not attributes[2] and not attributes[3]
 local bound = not plain
 if ARGV[7] ~= '' and call('GET', base .. ARGV[7] .. ':lock') == ARGV[8] then plain = false end
-local due = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
-local next_due = due[2] and tonumber(due[2]) or -1
-if want > 0 and next_due >= 0 and next_due < (now + 1) * 0x1000 then plain = false end
+local function next_score()
+  return tonumber(call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or -1)
+end
+local next_due, last_due = next_score(), (now + 1) * 0x1000 - 1
+local due = next_due >= 0 and next_due <= last_due
 local open = plain
 local more = want > 0 and not plain
 
@@ -39,10 +42,10 @@ local all_bare, ONE = not string.find(bare, '0', 1, true), string.byte('1')
 -- each. What may fail on a key of another type is a pcall: an error in between would lose the rest.
 local jobs, lock_keys, locks, tied, oldest = {}, {}, {}, false, {}
 local values, out, free, ended, completed, timed, gone = {}, {}, {}, {}, {}, {}, {}
-local handed, popped, done = 0, 0, 0
+local handed, lined, popped, done = 0, 0, 0, 0
 local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
 -- A user who may not take jobs is told so before anything is written.
-if #line > 0 then call('RPOP', wait, 0) end
+if plain and want > 0 then call('RPOP', wait, 0) end
 local first = #line
 if plain and count > 0 then
   local tie_keys = {}
@@ -112,13 +115,56 @@ local function count_start(job, flat)
   return started
 end
 
+-- Put jobs that are due at the end of the line, a thousand at once as the official scripts do; tell
+-- whether it could be done. What may fail comes before the first write.
+local function promote()
+  local ids = call('ZRANGEBYSCORE', delayed, 0, last_due, 'LIMIT', 0, 1000)
+  due = #ids == 1000
+  if #ids == 0 then return true end
+  local priorities, behind, ranked = {}, {}, {}
+  for number, id in ipairs(ids) do
+    local priority = redis.pcall('HGET', base .. id, 'priority')
+    if type(priority) == 'table' then return false end
+    priorities[number] = tonumber(priority) or 0
+  end
+  for number, id in ipairs(ids) do
+    if priorities[number] == 0 then
+      behind[#behind + 1] = id
+    else
+      local turn = redis.pcall('INCR', base .. 'pc')
+      if type(turn) == 'table' then return false end
+      ranked[#ranked + 1] = priorities[number] * 0x100000000 + turn % 0x100000000
+      ranked[#ranked + 1] = id
+    end
+  end
+  call('ZREM', delayed, unpack(ids))
+  for _, id in ipairs(ids) do
+    call('XADD', events, '*', 'event', 'waiting', 'jobId', id, 'prev', 'delayed')
+    call('HSET', base .. id, 'delay', '0')
+  end
+  if #ranked > 0 then call('ZADD', prioritized, unpack(ranked)) end
+  if #behind > 0 then
+    call('LPUSH', wait, unpack(behind))
+    line = call('LRANGE', wait, -want, -1)
+    first = #line
+  end
+  ring()
+  next_due = next_score()
+  return true
+end
+
 local function hand_out()
-  local id = line[first - handed]
-  if not id then
-    if call('ZCARD', prioritized) > 0 then more = true else call('DEL', base .. 'pc') end
+  if due and not promote() then
+    more = true
     return false
   end
-  if string.sub(id, 1, 2) == '0:' then
+  local waited = line[first - lined]
+  local id = waited or call('ZRANGE', prioritized, 0, 0)[1]
+  if not id then
+    call('DEL', base .. 'pc')
+    return false
+  end
+  if waited and string.sub(id, 1, 2) == '0:' then
     more = true
     return false
   end
@@ -133,6 +179,7 @@ local function hand_out()
     values[place], values[place + 1] = id, flat
     for at = place + 2, place + 5 do values[at] = '' end
   end
+  if waited then lined = lined + 1 else call('ZREM', prioritized, id) end
   handed = handed + 1
   -- To write a number costs the server more than to write a letter.
   call('SET', job .. ':lock', stem .. string.char(96 + handed), 'PX', lease)
@@ -224,7 +271,7 @@ end
 if #timed > 0 then call('ZADD', base .. 'toril-ttl', unpack(timed)) end
 if #completed > 0 then call('ZADD', base .. 'completed', unpack(completed)) end
 if handed > 0 then
-  drop(wait, handed)
+  if lined > 0 then drop(wait, lined) end
   call('LPUSH', active, unpack(out))
   ring()
 end

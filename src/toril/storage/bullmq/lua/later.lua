@@ -1,0 +1,68 @@
+-- Add jobs with a delay or a priority, as addDelayedJob and addPrioritizedJob do one by one. From
+-- the first id that is taken, all is left untouched for the official scripts, so that things happen
+-- in the order in which they would do them.
+-- ARGV[2], ARGV[3]  '' or id and options of the last of the jobs in the call before: unless that
+--           job is there, these are left too
+-- ARGV[4]   the name of all jobs, or '' if each comes with its own
+-- ARGV[5…]  id, data, options as JSON, delay in ms, priority, and the name if it is its own
+-- Returns {how many jobs were added, id of the last event}
+-- Events: added, delayed, waiting
+local args, events, delayed, shared = ARGV, base .. 'events', base .. 'delayed', ARGV[4]
+if args[2] ~= '' and call('HGET', base .. args[2], 'opts') ~= args[3] then return {0, ''} end
+local size = shared == '' and 6 or 5
+local count, jobs, ids, seen, last = (#args - 4) / size, {}, {}, {}, ''
+local due, ranked, latest = {}, {}, {}
+for number = 1, count do jobs[number] = base .. args[5 + (number - 1) * size] end
+local known = call('EXISTS', base .. 'toril-ttl', unpack(jobs))
+local timed = known > 0 and call('EXISTS', base .. 'toril-ttl') == 1
+local taken = known > (timed and 1 or 0)
+
+-- Jobs of one millisecond keep their order, as long as there are no more than 4096.
+local function score_at(time)
+  local least, most = time * 0x1000, (time + 1) * 0x1000 - 1
+  local before = latest[time] or tonumber(
+    call('ZREVRANGEBYSCORE', delayed, most, least, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  )
+  latest[time] = not before and least or before >= most and most or before + 1
+  return latest[time]
+end
+
+for number = 1, count do
+  local at, job, time, turn = 5 + (number - 1) * size, jobs[number], nil, nil
+  local id, delay, priority, name = args[at], tonumber(args[at + 3]), tonumber(args[at + 4]), shared
+  if seen[id] or taken and call('EXISTS', job) == 1 then break end
+  if size == 6 then name = args[at + 5] end
+  if delay > 0 then
+    time = now + delay
+    due[#due + 1], due[#due + 2] = score_at(time), id
+  else
+    turn = redis.pcall('INCR', base .. 'pc')
+    if type(turn) == 'table' then break end
+    ranked[#ranked + 1] = priority * 0x100000000 + turn % 0x100000000
+    ranked[#ranked + 1] = id
+  end
+  call('HSET', job, 'name', name, 'data', args[at + 1], 'opts', args[at + 2],
+    'timestamp', args[1], 'delay', args[at + 3], 'priority', args[at + 4])
+  call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
+  if time then
+    last = call('XADD', events, '*', 'event', 'delayed', 'jobId', id, 'delay', time)
+  else
+    last = call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
+  end
+  ids[number], seen[id] = id, true
+end
+if #ids == 0 then return {0, last} end
+if timed then call('ZREM', base .. 'toril-ttl', unpack(ids)) end
+call('XTRIM', events, 'MAXLEN', '~', max_events())
+call('INCRBY', base .. 'id', #ids)
+if #due > 0 then
+  call('ZADD', delayed, unpack(due))
+  local next_due = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  call('ZADD', base .. 'marker', tonumber(next_due) / 0x1000, '1')
+end
+if #ranked > 0 then
+  call('ZADD', base .. 'prioritized', unpack(ranked))
+  local paused, maxed = held_back()
+  if not paused and not maxed then ring() end
+end
+return {#ids, last}
