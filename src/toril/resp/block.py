@@ -57,6 +57,29 @@ class Blocker:
                 return answer
             await errand.recover(answer)
 
+    async def block_then(
+        self,
+        errand: Errand,
+        packed: bytes,
+        then: bytes,
+        timeout_s: float,
+        cut: asyncio.Future[None],
+        orphan: Orphan,
+        name: str | None = None,
+    ) -> Reply:
+        """Send a blocking command and another that the server runs as soon as it blocks no more.
+
+        Gives the second one's reply; None if it may not have run. Once `cut` is done the server is
+        told to stop blocking.
+        """
+        try:
+            answer = await self._once(errand, packed, timeout_s, orphan, name, then, cut)
+        except Lost:
+            return None
+        if isinstance(answer, Lost):
+            errand.check_open()
+        return None if isinstance(answer, ServerSaid | Lost) else answer
+
     async def finish(self) -> None:
         """Give cancelled commands a moment to be tidied up."""
         if self._chores:
@@ -73,6 +96,8 @@ class Blocker:
         timeout_s: float,
         orphan: Orphan | None,
         name: str | None,
+        then: bytes | None = None,
+        cut: asyncio.Future[None] | None = None,
     ) -> Answer:
         node = errand.aim()
         lane = node.lend()
@@ -82,13 +107,25 @@ class Blocker:
             node.give_back(lane)
             raise
         wire.allow(timeout_s + MARGIN_S)
-        sent = wire.bundle([*self._rename(wire, name), *errand.prefix(packed)])
+        commands = [*self._rename(wire, name), *errand.prefix(packed)]
+        if then is not None:
+            commands += errand.prefix(then)
+        sent = wire.bundle(commands)
+
+        def cut_short(_cut: object) -> None:
+            self._start(self._cut_short(node, wire, sent.future))
+
+        if cut is not None:
+            cut.add_done_callback(cut_short)
         try:
             answer = (await sent.future)[-1]
         except asyncio.CancelledError:
             # Also when the reply is there already: the caller will never see it.
             self._start(self._unblock(node, lane, wire, sent.renew(), orphan))
             raise
+        finally:
+            if cut is not None:
+                cut.remove_done_callback(cut_short)
         node.give_back(lane)
         return answer
 
@@ -123,6 +160,11 @@ class Blocker:
                 await orphan(answer)
         finally:
             node.give_back(lane)
+
+    async def _cut_short(self, node: Node, wire: Wire, sent: asyncio.Future[list[Answer]]) -> None:
+        """End a command whose caller wants its reply now."""
+        if not await self._talk_out(node, wire, sent):
+            wire.break_off("cut short while it blocked")
 
     async def _talk_out(self, node: Node, wire: Wire, sent: asyncio.Future[list[Answer]]) -> bool:
         """Ask the server to stop blocking until it did; tell whether the reply came."""

@@ -211,6 +211,29 @@ class Client:
         """
         return await self._blocker.block(self._errand(key), pack(*args), timeout_s, orphan, name)
 
+    async def run_after(
+        self,
+        blocking: Sequence[Argument],
+        script: Script,
+        key: str,
+        *args: Argument,
+        timeout_s: float,
+        cut: asyncio.Future[None],
+        orphan: Orphan,
+        name: str | None = None,
+    ) -> Reply:
+        """Run a script right when a blocking command ends, on a connection of its own.
+
+        None when it may not have run: the caller runs it by itself then, if it is safe to repeat.
+        It blocks until `cut` is done at most. What it gave a caller that was cancelled goes to
+        `orphan`.
+        """
+        self._scripts.setdefault(script.sha, script)
+        then = pack_all(("EVALSHA", script.sha, 1, key, *args))
+        return await self._blocker.block_then(
+            self._errand(key), pack_all(tuple(blocking)), then, timeout_s, cut, orphan, name
+        )
+
     def sync(self) -> SyncClient:
         """Make a blocking twin with its own connection, for use in one other thread."""
         return SyncClient(self.address, self.settings)

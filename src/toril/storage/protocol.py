@@ -11,6 +11,7 @@ Cancelling a verb's coroutine leaves its effect unknown, never the storage out o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -451,6 +452,21 @@ class Limits(Protocol):
         events_kept: int | None = None,
     ) -> None:
         """Set the bounds of a queue; None lifts a bound (events: back to the default)."""
+        ...
+
+
+@runtime_checkable
+class Awaits(Protocol):
+    """Claims that wait at the storage, so that a job is leased right when it comes."""
+
+    async def await_claim(
+        self, queue: str, claim: Claim, timeout_ms: int, cut: asyncio.Future[None]
+    ) -> Batch:
+        """Claim when there may be work, when the time is up, or soon after `cut` is done.
+
+        As safe to repeat as `claim`, also by `claim`. A call that is cancelled hands back what it
+        was granted.
+        """
         ...
 
 

@@ -2,6 +2,7 @@
 -- if the queue is plain too: not paused, no bounds, no delayed job due, nobody with a priority
 -- before the end of the line. From the first that is not plain, all is left untouched for the
 -- official scripts, so that things happen in the order in which they would do them.
+-- ARGV[1]  the time in ms, or 0 for the server's: who waits cannot know when it will run
 -- ARGV[2]  lease in ms      ARGV[3]  name of the worker
 -- ARGV[4]  stem of the tokens: the first job handed out gets the lock `<stem>a`, the next `<stem>b`
 -- ARGV[5]  how many to hand out at most
@@ -18,6 +19,11 @@
 -- Of a bare job, which has the usual fields only and so starts for the first time, there are id,
 -- name, data, opts, timestamp and priority; of any other one id, all fields in a list, four times ''
 -- Events: completed, active, drained
+if ARGV[1] == '0' then
+  local clock = call('TIME')
+  now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+  ARGV[1] = string.format('%.0f', now)
+end
 local lease, worker, stem, want = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local args, bare, size, count = ARGV, ARGV[10], tonumber(ARGV[11]), #ARGV[10]
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
