@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeAlias
-from weakref import WeakKeyDictionary
 
 from toril.clock import Clock, wait_future
 from toril.resp.errand import Errand
@@ -29,7 +28,6 @@ class Blocker:
         self._clock = clock
         self._timeout = command_timeout
         self._name = name
-        self._names: WeakKeyDictionary[Wire, str | None] = WeakKeyDictionary()
         self._chores: set[asyncio.Task[None]] = set()
 
     async def block(
@@ -131,9 +129,9 @@ class Blocker:
 
     def _rename(self, wire: Wire, name: str | None) -> list[bytes]:
         """Give the command that calls a connection by this name, if it has another one."""
-        if self._names.get(wire) == name:
+        if wire.name == name:
             return []
-        self._names[wire] = name
+        wire.name = name
         return [pack("CLIENT", "SETNAME", name or self._name)]
 
     def _start(self, chore: Coroutine[Any, Any, None]) -> None:

@@ -12,7 +12,7 @@ Cancelling a verb's coroutine leaves its effect unknown, never the storage out o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
@@ -452,6 +452,19 @@ class Limits(Protocol):
         events_kept: int | None = None,
     ) -> None:
         """Set the bounds of a queue; None lifts a bound (events: back to the default)."""
+        ...
+
+
+@runtime_checkable
+class Hears(Protocol):
+    """Endings that come by themselves, for callers who have just handed a job in."""
+
+    def hear(self, queue: str, job_id: str, tell: Callable[[Ending | None], None]) -> bool:
+        """Tell once how a job handed in with `reply` ends, or None if it has to be asked for.
+
+        False, and nothing is told, if it has to be asked for now. Whoever does not care any more
+        may be told all the same.
+        """
         ...
 
 

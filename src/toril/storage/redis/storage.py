@@ -67,7 +67,7 @@ from toril.storage.redis.layout import (
 )
 from toril.storage.redis.leases import lease_arguments, read_renewal
 from toril.storage.redis.scripts import script
-from toril.storage.redis.waits import Known, Replies, wake_ups
+from toril.storage.redis.waits import Known, Replies, Tell, wake_ups
 
 _TOKENS: Final = 4096
 """Claim tokens remembered, to know a repeated claim by."""
@@ -322,6 +322,10 @@ class RedisStorage:
             if endings or self.clock.monotonic() >= deadline:
                 return endings
         return ()
+
+    def hear(self, queue: str, job_id: str, tell: Tell) -> bool:
+        """Tell of the ending that is pushed to us, of a job handed in just now."""
+        return self._mailbox(queue).hear(job_id, self.clock, tell)
 
     def _mailbox(self, queue: str) -> Replies:
         replies = self._replies.get(queue)
