@@ -20,7 +20,7 @@ _EVERY: Final = "prelude"
 _SELDOM: Final = "seldom"
 _SHARED: Final = ("claiming", "once")
 # What ends or renews work must go on when memory is short; only new jobs are refused then.
-_GROWING: Final = frozenset({"enqueue"})
+_GROWING: Final = frozenset({"add", "enqueue"})
 
 _TOKEN: Final = re.compile(r"'(?:\\.|[^'\\])*'|(?<![\w.])[A-Za-z_]\w*")
 _DECLARATION: Final = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)", re.MULTILINE)
