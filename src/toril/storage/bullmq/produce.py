@@ -19,7 +19,7 @@ from toril.storage.bullmq.joins import Joins
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
 from toril.storage.bullmq.scripts import Command, call
-from toril.storage.bullmq.waits import Endings, read_ending
+from toril.storage.bullmq.waits import Endings, Tell, read_ending
 from toril.storage.protocol import Cancellation, Ending, Receipt, Removal
 from toril.storage.quick import new_receipt
 
@@ -320,6 +320,10 @@ class Produce(Link):
 
         deadline = self.clock.monotonic() + block_ms / 1000
         return await endings.wait(asked, self.clock, deadline, ask)
+
+    def hear(self, queue: str, job_id: str, tell: Tell) -> bool:
+        """Tell of the ending that the events bring, of a job handed in just now."""
+        return self._endings_of(queue).hear(job_id, tell)
 
     def _endings_of(self, queue: str) -> Endings:
         endings = self._endings.get(queue)
