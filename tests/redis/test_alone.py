@@ -1,4 +1,4 @@
-"""A job handed in alone is stored by a script of its own; nothing tells it from the others."""
+"""A job handed in alone is stored in a way of its own; nothing tells it from the others."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 from tests.servers import Server, valkey_binary
 from toril.job import JobSpec, Keep, State, Terms
+from toril.resp.script import Script
 from toril.storage.redis import RedisStorage
-from toril.storage.redis.intake import is_plain
+from toril.storage.redis.scripts import _assemble
 
 NOW_MS = 1_800_000_000_000
 TERMS = (
@@ -52,6 +53,15 @@ def plain_jobs() -> list[JobSpec]:
     ]
 
 
+async def add_as_many(storage: RedisStorage, queue: str, spec: JobSpec) -> int:
+    """Hand in a job by what the script does with jobs that do not come alone."""
+    script = Script.of("enqueue", _assemble("enqueue"))
+    args = storage._intake.pack([spec])
+    reply = await storage._client.run(script, storage._base(queue), storage.now_ms, *args)
+    assert isinstance(reply, int)
+    return reply
+
+
 async def stored(storage: RedisStorage, queue: str) -> dict[str, Any]:
     """Everything the queue's keys hold."""
     base, call = storage._base(queue), storage._call
@@ -69,16 +79,14 @@ async def stored(storage: RedisStorage, queue: str) -> dict[str, Any]:
     }
 
 
-async def test_one_by_one_or_by_the_script_for_many_the_same_bytes_are_stored(
+async def test_jobs_alone_and_jobs_among_others_are_stored_as_the_same_bytes(
     storage: RedisStorage,
 ) -> None:
     await storage._register("alone")
     await storage._register("many")
     for spec in plain_jobs():
-        args = storage._intake.pack([spec])
-        assert is_plain(args[1])
-        assert await storage._run("add", "alone", *args) == 1
-        assert await storage._run("enqueue", "many", *args) == 1
+        await storage.enqueue("alone", [spec])
+        assert await add_as_many(storage, "many", spec) == 1
     alone, many = await stored(storage, "alone"), await stored(storage, "many")
     for key, value in many.items():
         assert value, key
@@ -92,15 +100,16 @@ async def test_one_by_one_or_by_the_script_for_many_the_same_bytes_are_stored(
 
 @pytest.mark.parametrize("events_kept", [5, 20_000])
 async def test_it_keeps_as_many_events(storage: RedisStorage, events_kept: int) -> None:
-    for name, queue in (("add", "alone"), ("enqueue", "many")):
+    for queue in ("alone", "many"):
         await storage._register(queue)
         await storage.tune(queue, events_kept=events_kept)
-        for spec in plain_jobs()[:20]:
-            await storage._run(name, queue, *storage._intake.pack([spec]))
+    for spec in plain_jobs()[:20]:
+        await storage.enqueue("alone", [spec])
+        await add_as_many(storage, "many", spec)
     assert (await stored(storage, "alone"))["events"] == (await stored(storage, "many"))["events"]
 
 
-async def test_a_taken_id_is_left_to_the_script_that_tells_why(storage: RedisStorage) -> None:
+async def test_a_taken_id_is_told_in_the_same_call(storage: RedisStorage) -> None:
     spec = JobSpec(id="a", payload=b"1", origin="o1")
     (made,) = await storage.enqueue("q", [spec])
     (again,) = await storage.enqueue("q", [spec])

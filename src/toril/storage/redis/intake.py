@@ -16,18 +16,11 @@ Args = list[str | bytes]
 _TRUE: Final = b"\xc3"
 _FOUR: Final = b"\x94"
 """What an array of four begins with."""
-_SIX: Final = 0x96
-"""The same of six: the head of a job that has to go elsewhere than to the plain line."""
 _SHORT: Final = 32
 """The longest packed text whose first byte holds its type and its length."""
 
 _APART: Final = frozenset("plku")
 """What of `_extra` keeps a job out of the plain line, or makes it look for others first."""
-
-
-def is_plain(head: str | bytes) -> bool:
-    """Whether a packed head is that of a job for the plain line."""
-    return head[0] != _SIX
 
 
 class Intake:

@@ -54,7 +54,7 @@ from toril.storage.protocol import (
 from toril.storage.quick import new_receipt
 from toril.storage.redis import codec
 from toril.storage.redis.heart import RedisBeat
-from toril.storage.redis.intake import Intake, is_plain
+from toril.storage.redis.intake import Intake
 from toril.storage.redis.layout import (
     CHUNK,
     LAYOUT,
@@ -79,8 +79,6 @@ _UNDER_WAY: Final = 2
 _REGISTERED_S: Final = 60.0
 _ASK_MS: Final = 1_000
 """How long a wait for a result trusts the push before it asks."""
-
-_UNLISTED: Final = b"?"
 
 Argument = str | bytes | int
 T = TypeVar("T")
@@ -243,14 +241,8 @@ class RedisStorage:
         if awaited:
             self._mailbox(queue).promise(awaited, self.clock.monotonic())
         try:
-            added = 0
-            if len(jobs) == 1 and is_plain(args[1]):
-                added = await self._run("add", queue, *args, durable=True)
-            if added:
-                answers = [codec.WAITING] if added == 1 else [codec.WAITING, _UNLISTED]
-            else:
-                answers = codec.read_answers(await self._run("enqueue", queue, *args, durable=True))
-            if answers[-1] == _UNLISTED:  # everything was deleted, the list of queues too
+            answers = codec.read_answers(await self._run("enqueue", queue, *args, durable=True))
+            if answers[-1] == b"?":  # everything was deleted, the list of queues too
                 answers.pop()
                 await self._register(queue)
         except BaseException:
