@@ -89,6 +89,9 @@ class Produce(Link):
         Each call of the batch script names the last job of the one before, and leaves everything
         if it is not there; so jobs line up in order, whatever becomes of the calls under way.
         """
+        if len(jobs) == 1 and self.takes("add", queue) and self._is_plain(jobs[0]):
+            done = await self._add_plain(queue, jobs, list(codec.write_options(jobs)), ("", ""))
+            return _created(jobs) if done else await self._add_left(keys, queue, jobs)
         receipts: list[Receipt] = []
         flights: deque[Flight] = deque()
         try:
