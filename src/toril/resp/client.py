@@ -173,16 +173,18 @@ class Client:
         """
         packed = [pack(*command) for command in commands]
         whole = is_transaction(commands)
-        answers: list[Answer] = [None] * len(packed)
-        errand = self._errand(key)
-        todo = list(range(len(packed)))
         fresh: list[Answer] = []
         lane = self._lane
+        wire = None
         if len(packed) == 1 and lane is not None and (wire := lane.wire) is not None:
             fresh = [await wire.send(packed[0])]
             if not worth_repeating(fresh[0]):
                 return [shown(fresh[0], lane.place)]
+        answers: list[Answer] = [None] * len(packed)
+        errand = self._errand(key)
+        if wire is not None:
             errand.resume(wire)
+        todo = list(range(len(packed)))
         while todo:
             fresh = fresh or await errand.send_all([packed[at] for at in todo])
             for at, answer in zip(todo, fresh, strict=True):
