@@ -107,17 +107,17 @@ class Endings:
         if first is None:
             return False
         if self._task is None or self._task.done():
-            # The next event in the same millisecond can only be the start of this very job, or
-            # one that nobody here waits for.
-            self._begin(b"%d-%d" % (first[0], first[1] + 1))
+            # The next event in the same millisecond can only be the start of this very job, of
+            # one handed in together with it, or one that nobody here waits for.
+            self._begin(b"%d-%d" % (first[0], first[1] + 1), first)
         elif first < self._whole:
             return False
         self._unhear(job_id)
         self._hearers[job_id] = tell
         return True
 
-    def _begin(self, place: bytes) -> None:
-        self._last, self._whole = place, _place(place)
+    def _begin(self, last: bytes, whole: Place) -> None:
+        self._last, self._whole = last, whole
         self._task = asyncio.create_task(self._listen())
 
     def _unhear(self, job_id: str, ending: Ending | None = None) -> None:
@@ -198,7 +198,7 @@ class Endings:
             return first is not None and first >= self._whole
         begin = await self._newest() if first is None else b"%d-%d" % first
         if self._task is None or self._task.done():
-            self._begin(begin)
+            self._begin(begin, _place(begin))
         return first is not None and first >= self._whole
 
     def _first_start(self, ids: Iterable[str]) -> Place | None:
