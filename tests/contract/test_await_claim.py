@@ -10,6 +10,7 @@ import pytest
 
 from tests.servers import Server, valkey_binary
 from toril import JobContext, Queue
+from toril.errors import StorageDenied
 from toril.ids import token
 from toril.job import JobSpec, State
 from toril.resp.client import Client
@@ -177,3 +178,14 @@ async def test_an_idle_worker_needs_no_way_to_ask_for_a_job(
             assert await queue.enqueue_and_wait(f"call-{number}", number) == 2 * number
         begun = time.monotonic()
     assert time.monotonic() - begun < 1, "an idle worker stops at once"
+
+
+async def test_a_server_that_does_not_let_it_wait_says_so(
+    storage: LeftClaims, admin: Client
+) -> None:
+    await storage.claim("q", wish())
+    await admin.call("", "ACL", "SETUSER", "default", "-blpop", "-bzpopmin")
+    await add(storage, "a")
+    with pytest.raises(StorageDenied):
+        await storage.await_claim("q", wish(), LONG_MS, never())
+    assert ids(await storage.claim("q", wish())) == ["a"]

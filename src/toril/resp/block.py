@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias
 
 from toril.clock import Clock, wait_future
+from toril.errors import StorageError
 from toril.resp.errand import Errand
 from toril.resp.lane import Lane
 from toril.resp.node import Node
@@ -44,7 +45,7 @@ class Blocker:
         """
         while True:
             try:
-                answer = await self._once(errand, packed, timeout_s, orphan, name)
+                (answer,) = await self._once(errand, [packed], timeout_s, orphan, name)
             except Lost as lost:
                 await errand.recover(lost)
                 continue
@@ -70,10 +71,19 @@ class Blocker:
         Gives the second one's reply; None if it may not have run. Once `cut` is done the server is
         told to stop blocking.
         """
+        both = [packed, then]
         try:
-            answer = await self._once(errand, packed, timeout_s, orphan, name, then, cut)
+            blocked, answer = await self._once(errand, both, timeout_s, orphan, name, cut)
         except Lost:
             return None
+        if isinstance(blocked, ServerSaid):
+            # It did not wait, so the next would not either, unless that is mended.
+            try:
+                await errand.recover(blocked)
+            except StorageError:
+                if not isinstance(answer, ServerSaid | Lost):
+                    await orphan(answer)
+                raise
         if isinstance(answer, Lost):
             errand.check_open()
         return None if isinstance(answer, ServerSaid | Lost) else answer
@@ -90,13 +100,12 @@ class Blocker:
     async def _once(
         self,
         errand: Errand,
-        packed: bytes,
+        packed: Sequence[bytes],
         timeout_s: float,
         orphan: Orphan | None,
         name: str | None,
-        then: bytes | None = None,
         cut: asyncio.Future[None] | None = None,
-    ) -> Answer:
+    ) -> list[Answer]:
         node = errand.aim()
         lane = node.lend()
         try:
@@ -105,9 +114,10 @@ class Blocker:
             node.give_back(lane)
             raise
         wire.allow(timeout_s + MARGIN_S)
-        commands = [*self._rename(wire, name), *errand.prefix(packed)]
-        if then is not None:
-            commands += errand.prefix(then)
+        commands = self._rename(wire, name)
+        before = len(commands)
+        for one in packed:
+            commands += errand.prefix(one)
         sent = wire.bundle(commands)
 
         def cut_short(_cut: object) -> None:
@@ -116,7 +126,7 @@ class Blocker:
         if cut is not None:
             cut.add_done_callback(cut_short)
         try:
-            answer = (await sent.future)[-1]
+            answers = (await sent.future)[before:]
         except asyncio.CancelledError:
             # Also when the reply is there already: the caller will never see it.
             self._start(self._unblock(node, lane, wire, sent.renew(), orphan))
@@ -125,7 +135,7 @@ class Blocker:
             if cut is not None:
                 cut.remove_done_callback(cut_short)
         node.give_back(lane)
-        return answer
+        return answers[1::2] if errand.asking else answers
 
     def _rename(self, wire: Wire, name: str | None) -> list[bytes]:
         """Give the command that calls a connection by this name, if it has another one."""
