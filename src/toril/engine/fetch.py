@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Generic
 
 from toril.clock import Clock, give_way
@@ -12,7 +12,7 @@ from toril.engine.outage import Outage
 from toril.errors import StorageError
 from toril.ids import token
 from toril.job import In
-from toril.storage.protocol import Batch, Claim, Rate, Storage
+from toril.storage.protocol import Awaits, Batch, Claim, Rate, Storage
 
 # The turns of the loop in which a handler starts, ends, and its outcome is written.
 _TURNS: Final = 3
@@ -37,6 +37,7 @@ class Fetcher(Generic[In]):
         deliver: Callable[[Batch], None],
     ) -> None:
         self._storage = storage
+        self._awaits = storage if isinstance(storage, Awaits) else None
         self._queue = queue
         self._worker_id = worker_id
         self._hand = hand
@@ -51,6 +52,7 @@ class Fetcher(Generic[In]):
         self._napping: asyncio.Task[object] | None = None
         self._short: Batch | None = None
         self._resting = False
+        self._cut: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Fetch until the hand closes. A claim under way is always finished, never cut."""
@@ -66,15 +68,15 @@ class Fetcher(Generic[In]):
                 if len(batch.jobs) == places:
                     continue
             # Fewer than asked for: there are no more now, or word of them is there already.
-            self._resting = True
-            if batch.jobs:  # a quick one is settled before we wait for more
-                await give_way(_TURNS)
-            await self._idle(batch)
-            self._resting = False
+            short: Batch | None = batch
+            while short is not None:
+                short = await self._rest(short)
 
     def close(self) -> None:
         """Claim no more; wake up if waiting."""
         self._hand.close()
+        if not self._cut.done():
+            self._cut.set_result(None)
         if self._napping is not None:
             self._napping.cancel()
 
@@ -114,9 +116,49 @@ class Fetcher(Generic[In]):
         if wish is None:
             left = self._limited_until - self._clock.monotonic()
             return Batch(limited_for_ms=max(1, round(left * 1000)))
+        return await self._granted(places, lambda: self._storage.claim(self._queue, wish))
+
+    async def _rest(self, batch: Batch) -> Batch | None:
+        """Wait for more after a claim that came up short; give the next one, if it did too."""
+        self._resting = True
+        try:
+            if batch.jobs:  # a quick one is settled before we wait for more
+                await give_way(_TURNS)
+            places = self._hand.free
+            if self._awaits is None or not self._is_calm(batch) or places <= 0:
+                await self._idle(batch)
+                return None
+            more = await self._await_claim(self._awaits, places)
+        finally:
+            self._resting = False
+        return more if more is not None and len(more.jobs) < places else None
+
+    def _is_calm(self, batch: Batch) -> bool:
+        """Whether only word of new jobs can end the wait: a time is kept better on this side."""
+        due = batch.next_in_ms
+        return not batch.limited_for_ms and (due is None or due >= self._block_ms)
+
+    async def _await_claim(self, storage: Awaits, places: int) -> Batch | None:
+        """Leave a claim with the storage for when there is work; None if no job should be taken."""
+        wish = self.wish(places)
+        if wish is None:
+            return None
+        waiting = True
+
+        def claim() -> Awaitable[Batch]:
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                return storage.await_claim(self._queue, wish, self._block_ms, self._cut)
+            return self._storage.claim(self._queue, wish)
+
+        return await self._granted(places, claim)
+
+    async def _granted(self, places: int, claim: Callable[[], Awaitable[Batch]]) -> Batch:
+        """Claim until the storage answers, with the places held meanwhile."""
         self._hand.take(places)
         try:
-            batch = await self._outage.insist(lambda: self._storage.claim(self._queue, wish))
+            batch = await self._outage.insist(claim)
         finally:
             self._hand.give_back(places)
         self._deliver(batch)

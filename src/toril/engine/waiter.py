@@ -8,7 +8,7 @@ from typing import Final
 
 from toril.clock import Clock
 from toril.errors import StorageClosed, StorageError
-from toril.storage.protocol import Ending, Storage
+from toril.storage.protocol import Ending, Hears, Storage
 
 _GROUP: Final = 64
 _BLOCK_MS: Final = 5_000
@@ -21,12 +21,14 @@ Group = dict[str, list[Watch]]
 class Waiter:
     """Gathers the ids that callers wait for and follows them in groups.
 
+    Where the storage tells of the end of a job handed in just now by itself, nobody asks for it.
     Ids that come in the same turn of the loop share a call. Whoever comes later asks anew, also
     for an id that is followed already: an answer that is under way may tell of an earlier run.
     """
 
     def __init__(self, storage: Storage, queue: str, clock: Clock) -> None:
         self._storage = storage
+        self._hears = storage if isinstance(storage, Hears) else None
         self._queue = queue
         self._clock = clock
         self._new: Group = {}
@@ -35,12 +37,10 @@ class Waiter:
 
     async def wait(self, job_id: str, seconds: float | None) -> Ending | None:
         """Give a job's ending, None when the time is up; raises StorageClosed after `close`."""
-        loop = asyncio.get_running_loop()
-        future: Watch = loop.create_future()
-        if not self._new:
-            loop.call_soon(self._follow_new)
-        self._new.setdefault(job_id, []).append(future)
+        future: Watch = asyncio.get_running_loop().create_future()
         self._open[future] = job_id
+        if not self._listen(job_id, future):
+            self._ask(job_id, future)
         timer = None
         if seconds is not None:
             timer = self._clock.call_later(max(seconds, 0), lambda: _tell(future, None))
@@ -61,6 +61,23 @@ class Waiter:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    def _listen(self, job_id: str, future: Watch) -> bool:
+        if self._hears is None:
+            return False
+
+        def tell(ending: Ending | None) -> None:
+            if ending is not None:
+                _tell(future, ending)
+            elif not future.done():
+                self._ask(job_id, future)
+
+        return self._hears.hear(self._queue, job_id, tell)
+
+    def _ask(self, job_id: str, future: Watch) -> None:
+        if not self._new:
+            asyncio.get_running_loop().call_soon(self._follow_new)
+        self._new.setdefault(job_id, []).append(future)
 
     def _follow_new(self) -> None:
         new, self._new = list(self._new.items()), {}

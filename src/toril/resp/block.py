@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias
-from weakref import WeakKeyDictionary
 
 from toril.clock import Clock, wait_future
+from toril.errors import StorageError
 from toril.resp.errand import Errand
 from toril.resp.lane import Lane
 from toril.resp.node import Node
@@ -29,7 +29,6 @@ class Blocker:
         self._clock = clock
         self._timeout = command_timeout
         self._name = name
-        self._names: WeakKeyDictionary[Wire, str | None] = WeakKeyDictionary()
         self._chores: set[asyncio.Task[None]] = set()
 
     async def block(
@@ -46,7 +45,7 @@ class Blocker:
         """
         while True:
             try:
-                answer = await self._once(errand, packed, timeout_s, orphan, name)
+                (answer,) = await self._once(errand, [packed], timeout_s, orphan, name)
             except Lost as lost:
                 await errand.recover(lost)
                 continue
@@ -56,6 +55,38 @@ class Blocker:
             if not isinstance(answer, ServerSaid):
                 return answer
             await errand.recover(answer)
+
+    async def block_then(
+        self,
+        errand: Errand,
+        packed: bytes,
+        then: bytes,
+        timeout_s: float,
+        cut: asyncio.Future[None],
+        orphan: Orphan,
+        name: str | None = None,
+    ) -> Reply:
+        """Send a blocking command and another that the server runs as soon as it blocks no more.
+
+        Gives the second one's reply; None if it may not have run. Once `cut` is done the server is
+        told to stop blocking.
+        """
+        both = [packed, then]
+        try:
+            blocked, answer = await self._once(errand, both, timeout_s, orphan, name, cut)
+        except Lost:
+            return None
+        if isinstance(blocked, ServerSaid):
+            # It did not wait, so the next would not either, unless that is mended.
+            try:
+                await errand.recover(blocked)
+            except StorageError:
+                if not isinstance(answer, ServerSaid | Lost):
+                    await orphan(answer)
+                raise
+        if isinstance(answer, Lost):
+            errand.check_open()
+        return None if isinstance(answer, ServerSaid | Lost) else answer
 
     async def finish(self) -> None:
         """Give cancelled commands a moment to be tidied up."""
@@ -69,11 +100,12 @@ class Blocker:
     async def _once(
         self,
         errand: Errand,
-        packed: bytes,
+        packed: Sequence[bytes],
         timeout_s: float,
         orphan: Orphan | None,
         name: str | None,
-    ) -> Answer:
+        cut: asyncio.Future[None] | None = None,
+    ) -> list[Answer]:
         node = errand.aim()
         lane = node.lend()
         try:
@@ -82,21 +114,34 @@ class Blocker:
             node.give_back(lane)
             raise
         wire.allow(timeout_s + MARGIN_S)
-        sent = wire.bundle([*self._rename(wire, name), *errand.prefix(packed)])
+        commands = self._rename(wire, name)
+        before = len(commands)
+        for one in packed:
+            commands += errand.prefix(one)
+        sent = wire.bundle(commands)
+
+        def cut_short(_cut: object) -> None:
+            self._start(self._cut_short(node, wire, sent.future))
+
+        if cut is not None:
+            cut.add_done_callback(cut_short)
         try:
-            answer = (await sent.future)[-1]
+            answers = (await sent.future)[before:]
         except asyncio.CancelledError:
             # Also when the reply is there already: the caller will never see it.
             self._start(self._unblock(node, lane, wire, sent.renew(), orphan))
             raise
+        finally:
+            if cut is not None:
+                cut.remove_done_callback(cut_short)
         node.give_back(lane)
-        return answer
+        return answers[1::2] if errand.asking else answers
 
     def _rename(self, wire: Wire, name: str | None) -> list[bytes]:
         """Give the command that calls a connection by this name, if it has another one."""
-        if self._names.get(wire) == name:
+        if wire.name == name:
             return []
-        self._names[wire] = name
+        wire.name = name
         return [pack("CLIENT", "SETNAME", name or self._name)]
 
     def _start(self, chore: Coroutine[Any, Any, None]) -> None:
@@ -123,6 +168,11 @@ class Blocker:
                 await orphan(answer)
         finally:
             node.give_back(lane)
+
+    async def _cut_short(self, node: Node, wire: Wire, sent: asyncio.Future[list[Answer]]) -> None:
+        """End a command whose caller wants its reply now."""
+        if not await self._talk_out(node, wire, sent):
+            wire.break_off("cut short while it blocked")
 
     async def _talk_out(self, node: Node, wire: Wire, sent: asyncio.Future[list[Answer]]) -> bool:
         """Ask the server to stop blocking until it did; tell whether the reply came."""

@@ -173,16 +173,26 @@ class Client:
         """
         packed = [pack(*command) for command in commands]
         whole = is_transaction(commands)
+        fresh: list[Answer] = []
+        lane = self._lane
+        wire = None
+        if len(packed) == 1 and lane is not None and (wire := lane.wire) is not None:
+            fresh = [await wire.send(packed[0])]
+            if not worth_repeating(fresh[0]):
+                return [shown(fresh[0], lane.place)]
         answers: list[Answer] = [None] * len(packed)
         errand = self._errand(key)
+        if wire is not None:
+            errand.resume(wire)
         todo = list(range(len(packed)))
         while todo:
-            fresh = await errand.send_all([packed[at] for at in todo])
+            fresh = fresh or await errand.send_all([packed[at] for at in todo])
             for at, answer in zip(todo, fresh, strict=True):
                 answers[at] = answer
             again = [at for at in todo if worth_repeating(answers[at])]
             if not again:
                 break
+            fresh = []
             todo = todo if whole else again
             trouble = trouble_in(answers[again[0]])
             try:
@@ -210,6 +220,29 @@ class Client:
         it had handed out already goes to `orphan`.
         """
         return await self._blocker.block(self._errand(key), pack(*args), timeout_s, orphan, name)
+
+    async def run_after(
+        self,
+        blocking: Sequence[Argument],
+        script: Script,
+        key: str,
+        *args: Argument,
+        timeout_s: float,
+        cut: asyncio.Future[None],
+        orphan: Orphan,
+        name: str | None = None,
+    ) -> Reply:
+        """Run a script right when a blocking command ends, on a connection of its own.
+
+        None when it may not have run: the caller runs it by itself then, if it is safe to repeat.
+        It blocks until `cut` is done at most. What it gave a caller that was cancelled goes to
+        `orphan`.
+        """
+        self._scripts.setdefault(script.sha, script)
+        then = pack_all(("EVALSHA", script.sha, 1, key, *args))
+        return await self._blocker.block_then(
+            self._errand(key), pack_all(tuple(blocking)), then, timeout_s, cut, orphan, name
+        )
 
     def sync(self) -> SyncClient:
         """Make a blocking twin with its own connection, for use in one other thread."""

@@ -141,7 +141,8 @@ class Node:
         self.fence: Fence | None = None
         if durability.wanted:
             self.durable.on_connect = self._raise_fence
-        self._idle: list[tuple[Lane, Timer]] = []
+        self._idle: list[tuple[Lane, float]] = []
+        self._retiring: Timer | None = None
         self._lent: set[Lane] = set()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -161,8 +162,7 @@ class Node:
     def lend(self) -> Lane:
         """Give a connection that nobody else uses until it is given back."""
         if self._idle:
-            lane, timer = self._idle.pop()
-            timer.cancel()
+            lane, _ = self._idle.pop()
         else:
             lane = self._lane(self.commands)
         self._lent.add(lane)
@@ -171,19 +171,27 @@ class Node:
     def give_back(self, lane: Lane) -> None:
         """Keep a connection for the next blocking command, for a while."""
         self._lent.discard(lane)
-        timer = self._clock.call_later(IDLE_S, lambda: self._retire(lane))
-        self._idle.append((lane, timer))
+        self._idle.append((lane, self._clock.monotonic()))
+        if self._retiring is None:
+            self._retiring = self._clock.call_later(IDLE_S, self._retire)
 
-    def _retire(self, lane: Lane) -> None:
-        self._idle = [(idle, timer) for idle, timer in self._idle if idle is not lane]
-        task = asyncio.ensure_future(lane.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+    def _retire(self) -> None:
+        """Let go of the connections that nobody used for so long; the last used come last."""
+        self._retiring = None
+        now = self._clock.monotonic()
+        while self._idle and now - self._idle[0][1] >= IDLE_S:
+            task = asyncio.ensure_future(self._idle.pop(0)[0].close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        if self._idle:
+            left = self._idle[0][1] + IDLE_S - now
+            self._retiring = self._clock.call_later(left, self._retire)
 
     async def close(self) -> None:
         """Close every connection."""
-        for _, timer in self._idle:
-            timer.cancel()
+        if self._retiring is not None:
+            self._retiring.cancel()
+            self._retiring = None
         lanes = {lane for lane, _ in self._idle} | self._lent | {self.commands, self.durable}
         self._idle.clear()
         self._lent.clear()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from toril.clock import Clock
 from toril.errors import StorageError
 from toril.resp.client import Client
 from toril.resp.replies import Reply
 
-_BLOCK_S: Final = 5.0
+BLOCK_S: Final = 5.0
+"""How long one blocking command waits for word."""
 _LAST_WORDS_S: Final = 1.0
 
 
@@ -89,8 +90,8 @@ class WakeUps:
             try:
                 told = await self._client.block(
                     self._key,
-                    *(self._command, self._key, str(_BLOCK_S)),
-                    timeout_s=_BLOCK_S,
+                    *(self._command, self._key, str(BLOCK_S)),
+                    timeout_s=BLOCK_S,
                     orphan=self._put_back,
                     name=self.name,
                 )
@@ -101,6 +102,20 @@ class WakeUps:
                 return
             if told and not self._wake_one():
                 await self._put_back(told)
+
+
+async def came_before(cut: asyncio.Future[None], wait: Coroutine[Any, Any, None]) -> bool:
+    """Wait, but not longer than until `cut` is done; tell whether the wait ended by itself."""
+    waiting = asyncio.ensure_future(wait)
+    either: list[asyncio.Future[None]] = [waiting, cut]
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    if cut.done():
+        return False
+    waiting.result()
+    return True
 
 
 def resolve(future: asyncio.Future[None]) -> None:

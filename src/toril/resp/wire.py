@@ -111,6 +111,8 @@ class Wire(asyncio.Protocol):
         self.on_lost = on_lost
         self.client_id = 0
         self.run_id = ""
+        self.name: str | None = None
+        """What it is called just now, if not as all others."""
         self.info: dict[str, str] = {}
         self.lost: Lost | None = None
         self.owing = 0
@@ -130,6 +132,8 @@ class Wire(asyncio.Protocol):
 
     def allow(self, limit: float) -> None:
         """Change how long the connection may be silent, from now on."""
+        if limit == self.limit:
+            return
         self.limit = limit
         if self._timer is not None:
             self._timer.cancel()

@@ -11,7 +11,8 @@ Cancelling a verb's coroutine leaves its effect unknown, never the storage out o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
@@ -451,6 +452,34 @@ class Limits(Protocol):
         events_kept: int | None = None,
     ) -> None:
         """Set the bounds of a queue; None lifts a bound (events: back to the default)."""
+        ...
+
+
+@runtime_checkable
+class Hears(Protocol):
+    """Endings that come by themselves, for callers who have just handed a job in."""
+
+    def hear(self, queue: str, job_id: str, tell: Callable[[Ending | None], None]) -> bool:
+        """Tell once how a job handed in with `reply` ends, or None if it has to be asked for.
+
+        False, and nothing is told, if it has to be asked for now. Whoever does not care any more
+        may be told all the same.
+        """
+        ...
+
+
+@runtime_checkable
+class Awaits(Protocol):
+    """Claims that wait at the storage, so that a job is leased right when it comes."""
+
+    async def await_claim(
+        self, queue: str, claim: Claim, timeout_ms: int, cut: asyncio.Future[None]
+    ) -> Batch:
+        """Claim when there may be work, when the time is up, or soon after `cut` is done.
+
+        As safe to repeat as `claim`, also by `claim`. A call that is cancelled hands back what it
+        was granted.
+        """
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from toril.errors import StorageError
@@ -29,7 +30,12 @@ def client_name(keys: Keys, worker: str) -> str | None:
 
 
 def _stem(keys: Keys) -> str:
-    return f"{keys.prefix}:{base64.b64encode(keys.name.encode()).decode()}"
+    return _stem_of(keys.prefix, keys.name)
+
+
+@lru_cache(256)
+def _stem_of(prefix: str, name: str) -> str:
+    return f"{prefix}:{base64.b64encode(name.encode()).decode()}"
 
 
 class Crew(Link):

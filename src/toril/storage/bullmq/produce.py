@@ -28,7 +28,7 @@ from toril.storage.bullmq.joins import Joins
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
 from toril.storage.bullmq.scripts import Command, call
-from toril.storage.bullmq.waits import Endings, read_ending
+from toril.storage.bullmq.waits import Endings, Tell, read_ending
 from toril.storage.created import join
 from toril.storage.protocol import Cancellation, Ending, Receipt, Removal
 
@@ -97,6 +97,11 @@ class Produce(Link):
         Each call of a batch script names the last job of the one before, and leaves everything
         if it is not there; so jobs line up in order, whatever becomes of the calls under way.
         """
+        script = self._script_for(jobs[0]) if len(jobs) == 1 else NONE
+        if script and self.takes(script, queue):
+            piece = Piece(script, jobs)
+            done = await self._add_batch(queue, piece, codec.write_options(jobs), ("", ""))
+            return created(script, jobs) if done else await self._add_left(keys, queue, jobs)
         receipts: list[Sequence[Receipt]] = []
         flights: deque[Flight] = deque()
         try:
@@ -341,6 +346,10 @@ class Produce(Link):
 
         deadline = self.clock.monotonic() + block_ms / 1000
         return await endings.wait(asked, self.clock, deadline, ask)
+
+    def hear(self, queue: str, job_id: str, tell: Tell) -> bool:
+        """Tell of the ending that the events bring, of a job handed in just now."""
+        return self._endings_of(queue).hear(job_id, tell)
 
     def _endings_of(self, queue: str) -> Endings:
         endings = self._endings.get(queue)

@@ -8,13 +8,13 @@ refusals, `scripts.py` the order of keys and arguments.
 
 from __future__ import annotations
 
+from toril.storage.bullmq.awaits import AwaitClaims
 from toril.storage.bullmq.edits import EditJobs
 from toril.storage.bullmq.heart import Hearts
 from toril.storage.bullmq.notes import SetLimits, WriteNotes
 from toril.storage.bullmq.observe import Observe
-from toril.storage.bullmq.settle import Settle
 from toril.storage.bullmq.tend import Tend
 
 
-class BullmqStorage(Settle, Observe, Tend, EditJobs, WriteNotes, SetLimits, Hearts):
+class BullmqStorage(AwaitClaims, Observe, Tend, EditJobs, WriteNotes, SetLimits, Hearts):
     """BullMQ 5.62 on a Redis or Valkey server, alone, behind sentinels or as a cluster."""

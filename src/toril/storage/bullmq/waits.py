@@ -48,6 +48,10 @@ def wake_ups(client: Client, key: str) -> WakeUps:
     return WakeUps(client, key, "BZPOPMIN", mark)
 
 
+Tell: TypeAlias = "Callable[[Ending | None], None]"
+"""Takes an ending, or None if it has to be asked for."""
+
+
 class Told(NamedTuple):
     """What an event said of a job that ended: where it stands, what it is, the result or reason."""
 
@@ -73,6 +77,7 @@ class Endings:
         self._client = client
         self._key = key
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
+        self._hearers: dict[str, Tell] = {}
         self._told: dict[str, Told] = {}
         self._starts: dict[str, Start | None] = {}
         self._task: asyncio.Task[None] | None = None
@@ -83,6 +88,7 @@ class Endings:
     def expect(self, ids: Iterable[str]) -> None:
         """Take note of jobs that are about to be handed in by callers who will wait for them."""
         for job_id in ids:
+            self._unhear(job_id)  # an ending of the job before would now be taken for another's
             self._starts.pop(job_id, None)
             self._starts[job_id] = None
         while len(self._starts) > _MOST_STARTS:
@@ -94,6 +100,30 @@ class Endings:
             self._starts.pop(job_id, None)
         elif job_id in self._starts:
             self._starts[job_id] = Start(_place(event), time.monotonic())
+
+    def hear(self, job_id: str, tell: Tell) -> bool:
+        """Tell how a job ends that was handed in just now; False if it has to be asked for."""
+        first = self._first_start((job_id,))
+        if first is None:
+            return False
+        if self._task is None or self._task.done():
+            # The next event in the same millisecond can only be the start of this very job, of
+            # one handed in together with it, or one that nobody here waits for.
+            self._begin(b"%d-%d" % (first[0], first[1] + 1), first)
+        elif first < self._whole:
+            return False
+        self._unhear(job_id)
+        self._hearers[job_id] = tell
+        return True
+
+    def _begin(self, last: bytes, whole: Place) -> None:
+        self._last, self._whole = last, whole
+        self._task = asyncio.create_task(self._listen())
+
+    def _unhear(self, job_id: str, ending: Ending | None = None) -> None:
+        tell = self._hearers.pop(job_id, None)
+        if tell is not None:
+            tell(ending)
 
     async def wait(
         self,
@@ -136,7 +166,7 @@ class Endings:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-        self._wake(self._watchers)
+        self._wake_all()
 
     def _heard(self, ids: Iterable[str]) -> list[Ending]:
         """Give the results that events told of jobs handed in by us; they need no asking."""
@@ -168,8 +198,7 @@ class Endings:
             return first is not None and first >= self._whole
         begin = await self._newest() if first is None else b"%d-%d" % first
         if self._task is None or self._task.done():
-            self._last, self._whole = begin, _place(begin)
-            self._task = asyncio.create_task(self._listen())
+            self._begin(begin, _place(begin))
         return first is not None and first >= self._whole
 
     def _first_start(self, ids: Iterable[str]) -> Place | None:
@@ -193,7 +222,7 @@ class Endings:
 
     async def _listen(self) -> None:
         asked = time.monotonic()
-        while self._watchers:
+        while self._watchers or self._hearers:
             everybody = False
             try:
                 count, ends = await self._read()
@@ -209,7 +238,7 @@ class Endings:
                 await asyncio.sleep(_BUSY_PAUSE_S)
             if everybody or time.monotonic() - asked >= _TAIL_S:
                 asked = time.monotonic()
-                self._wake(self._watchers)
+                self._wake_all()
             await give_way(_TURNS)
 
     async def _read(self) -> tuple[int, int]:
@@ -221,7 +250,7 @@ class Endings:
             timeout_s=_TAIL_S,
         )
         entries = cast("list[list[list[tuple[bytes, list[bytes]]]]]", reply)[0][1] if reply else []
-        ended = []
+        ended, heard = [], 0
         for raw_id, flat in entries:
             if flat[1] in _ENDS:
                 job_id = flat[3].decode(errors="replace")
@@ -229,12 +258,30 @@ class Endings:
                     value = flat[5] if len(flat) > 5 else b""
                     self._told[job_id] = Told(_place(raw_id), flat[1], value)
                     ended.append(job_id)
-                else:
+                if job_id in self._hearers:
+                    heard += 1
+                    self._hear_of(job_id, raw_id, flat)
+                elif job_id not in self._watchers:
                     self._starts.pop(job_id, None)  # who comes for it must ask
         if entries:
             self._last = entries[-1][0]
         self._wake(ended)
-        return len(entries), len(ended)
+        return len(entries), len(ended) + heard
+
+    def _hear_of(self, job_id: str, raw_id: bytes, flat: Sequence[bytes]) -> None:
+        """Tell a result; what else may have become of the job is asked for."""
+        start, ending = self._starts.get(job_id), None
+        if start is not None and flat[1] == b"completed" and _place(raw_id) > start.place:
+            result = flat[5] if len(flat) > 5 else b""
+            ending = Ending(id=job_id, kind=EndingKind.COMPLETED, result=result or b"null")
+        if job_id not in self._watchers:
+            self._starts.pop(job_id, None)
+        self._unhear(job_id, ending)
+
+    def _wake_all(self) -> None:
+        for job_id in list(self._hearers):
+            self._unhear(job_id)
+        self._wake(self._watchers)
 
     def _wake(self, ids: Iterable[str]) -> None:
         for job_id in list(ids):

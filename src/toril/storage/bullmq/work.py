@@ -188,9 +188,6 @@ class Work(Repeats, Crew):
         completed. What was completed is marked so.
         """
         left = 0 if claim is None else max(0, claim.count - len(catch.jobs))
-        lease_ms, worker = _NO_LEASE_MS, ""
-        if claim is not None:
-            lease_ms, worker = claim.lease_ms, codec.clean(worker_name(claim))
         now = await self.now()
         commands: list[Command] = []
         asked: list[tuple[str, int]] = []
@@ -199,9 +196,7 @@ class Work(Repeats, Crew):
             want = min(left, BATCH)
             left -= want
             stem = "" if claim is None else f"{self.wire_token(claim.token)}."
-            args: list[Argument] = [lease_ms, worker, stem, want, ENDING_KEPT_MS, *guard]
-            args.append(self.metrics or "")
-            args += ended_arguments(ended)
+            args = self.finish_arguments(claim, stem, want, ended, guard)
             if ended:
                 guard = (ended[-1].lease.job_id, ended[-1].lease.token)
             commands.append(await self.own_command("finish", queue, *args))
@@ -209,18 +204,40 @@ class Work(Repeats, Crew):
         replies = await self.pipe(queue, commands, once=True)
         go_on = True
         for ended, (stem, want), reply in zip(groups, asked, replies, strict=True):
-            done, more, next_due, values = reply
-            for one in ended[:done]:
+            for one in ended[: reply[0]]:
                 one.done = True
-            found = range(0, len(values), 1 + len(codec.BARE))
-            for at, letter in zip(found, _LETTERS[: len(found)], strict=True):
-                catch.grant(values[at : at + found.step], stem + letter, now)
-            catch.next_ms = None if next_due < 0 else max(0, next_due - now)
-            catch.rest = bool(more)
-            if more == _BOUND:
-                self.refuses("finish", queue)
-            go_on = go_on and len(found) == want and not more
+            go_on = self.read_granted(queue, reply, stem, want, now, catch) and go_on
         return go_on
+
+    def finish_arguments(
+        self,
+        claim: Claim | None,
+        stem: str,
+        want: int,
+        ended: Sequence[Ended] = (),
+        guard: tuple[str, str] = ("", ""),
+    ) -> list[Argument]:
+        """Write the arguments of one call of the batch script, from the lease on."""
+        lease_ms, worker = _NO_LEASE_MS, ""
+        if claim is not None:
+            lease_ms, worker = claim.lease_ms, codec.clean(worker_name(claim))
+        args: list[Argument] = [lease_ms, worker, stem, want, ENDING_KEPT_MS, *guard]
+        args.append(self.metrics or "")
+        return args + ended_arguments(ended)
+
+    def read_granted(
+        self, queue: str, reply: Sequence[Any], stem: str, want: int, now: int, catch: Catch
+    ) -> bool:
+        """Read the jobs one call of the batch script handed out; tell whether there may be more."""
+        _done, more, next_due, values = reply
+        found = range(0, len(values), 1 + len(codec.BARE))
+        for at, letter in zip(found, _LETTERS[: len(found)], strict=True):
+            catch.grant(values[at : at + found.step], stem + letter, now)
+        catch.next_ms = None if next_due < 0 else max(0, next_due - now)
+        catch.rest = bool(more)
+        if more == _BOUND:
+            self.refuses("finish", queue)
+        return len(found) == want and not more
 
     def wire_token(self, token: str) -> str:
         """Derive a token that is sent for one job and never again."""

@@ -21,6 +21,8 @@ _SELDOM: Final = "seldom"
 _SHARED: Final = ("claiming", "once")
 # What ends or renews work must go on when memory is short; only new jobs are refused then.
 _GROWING: Final = frozenset({"enqueue"})
+_FIRST: Final = {"enqueue": "alone"}
+"""What a script tries before anything else of it is made."""
 
 _TOKEN: Final = re.compile(r"'(?:\\.|[^'\\])*'|(?<![\w.])[A-Za-z_]\w*")
 _DECLARATION: Final = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)", re.MULTILINE)
@@ -39,15 +41,20 @@ class _Paragraph:
 @cache
 def script(name: str) -> Script:
     """Assemble one script; the text never changes while the process lives."""
+    first = _FIRST.get(name)
+    text = _assemble(name) if first is None else f"{_assemble(first)}\n{_assemble(name)}"
+    if name not in _GROWING:
+        text = f"#!lua flags=allow-oom\n{text}"
+    return Script.of(name, text)
+
+
+def _assemble(name: str) -> str:
     library = _library()
     main = library.plain(_read(name))
     calling = "\n".join([*_needed(library.shared, main), main])
     seldom = _needed(library.seldom, calling)
     every = _needed(library.every, "\n".join([*seldom, calling]))
-    text = "\n".join([*every, *_on_demand(seldom), library.on_demand(calling)])
-    if name not in _GROWING:
-        text = f"#!lua flags=allow-oom\n{text}"
-    return Script.of(name, text)
+    return "\n".join([*every, *_on_demand(seldom), library.on_demand(calling)])
 
 
 def _read(name: str) -> str:

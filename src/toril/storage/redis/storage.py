@@ -26,12 +26,13 @@ from toril.outcome import (
     Answer,
     Lease,
     Outcome,
+    Released,
 )
 from toril.resp.client import Client, Reply, Settings
 from toril.resp.embedded import EmbeddedServer
 from toril.resp.fit import check_fit
 from toril.resp.url import Address, parse_url
-from toril.resp.wakeups import WakeUps
+from toril.resp.wakeups import BLOCK_S, WakeUps, came_before
 from toril.storage.created import Created, ids_of, join
 from toril.storage.protocol import (
     ALL_FEATURES,
@@ -68,7 +69,7 @@ from toril.storage.redis.layout import (
 )
 from toril.storage.redis.leases import lease_arguments, read_renewal
 from toril.storage.redis.scripts import script
-from toril.storage.redis.waits import Known, Replies, wake_ups
+from toril.storage.redis.waits import Known, Replies, Tell, wake_ups
 
 _TOKENS: Final = 4096
 """Claim tokens remembered, to know a repeated claim by."""
@@ -328,6 +329,10 @@ class RedisStorage:
                 return endings
         return ()
 
+    def hear(self, queue: str, job_id: str, tell: Tell) -> bool:
+        """Tell of the ending that is pushed to us, of a job handed in just now."""
+        return self._mailbox(queue).hear(job_id, self.clock, tell)
+
     def _mailbox(self, queue: str) -> Replies:
         replies = self._replies.get(queue)
         if replies is None:
@@ -341,6 +346,36 @@ class RedisStorage:
         """Lease up to `count` jobs that may start now."""
         reply = await self._run("claim", queue, *self._wish(claim), again=1)
         return self._batch(queue, claim, reply)
+
+    async def await_claim(
+        self, queue: str, claim: Claim, timeout_ms: int, cut: asyncio.Future[None]
+    ) -> Batch:
+        """Claim when word of work comes: the server runs it right then, without a way to us."""
+        self._check_open()
+        if self.now_ms:  # a time that is told from here has to be the right one
+            if not await came_before(cut, self.wait([queue], timeout_ms)):
+                return EMPTY_BATCH
+            return await self.claim(queue, claim)
+        self._outlooks.pop(queue, None)
+        base, seconds = self._base(queue), max(0.001, min(timeout_ms / 1000, BLOCK_S))
+
+        async def release(reply: Reply) -> None:
+            granted = self._batch(queue, claim, cast("Sequence[Any]", reply)).jobs
+            await self.settle(queue, [Released(lease=job.lease) for job in granted])
+
+        reply = await self._client.run_after(
+            ("BLPOP", f"{base}wake", f"{seconds:.3f}"),
+            script("claim"),
+            base,
+            *(0, *self._wish(claim)),
+            timeout_s=seconds,
+            cut=cut,
+            orphan=release,
+        )
+        if reply is not None:
+            return self._batch(queue, claim, cast("Sequence[Any]", reply))
+        # Who is leaving takes no more; what it may have been granted lapses.
+        return EMPTY_BATCH if cut.done() else await self.claim(queue, claim)
 
     def _batch(self, queue: str, claim: Claim, reply: Sequence[Any]) -> Batch:
         """Read a batch; one that came up short tells all that `wait` would ask for."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, cast
 
-from toril.clock import Clock, give_way
+from toril.clock import Clock, Timer, give_way
 from toril.errors import StorageError
 from toril.resp.client import Client, Reply
 from toril.resp.wakeups import WakeUps, resolve
@@ -40,6 +40,9 @@ def wake_ups(client: Client, base: str) -> WakeUps:
     return WakeUps(client, f"{base}wake", "BLPOP", ring)
 
 
+Tell = Callable[[Ending | None], None]
+"""Takes an ending, or None if it has to be asked for."""
+
 Known = tuple[Sequence[Ending], Mapping[str, str]]
 """What the server told: endings, and the origins of jobs that go on."""
 
@@ -55,6 +58,8 @@ class Replies:
         self._client = client
         self._key = key
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
+        self._hearers: dict[str, Tell] = {}
+        self._late: Timer | None = None
         self._origins: dict[str, str] = {}
         self._sure: dict[str, float] = {}
         self._news: dict[str, Ending] = {}
@@ -65,6 +70,7 @@ class Replies:
     def promise(self, origins: Mapping[str, str], now: float) -> None:
         """Expect the endings of jobs that go out now with our address; keep them until asked."""
         for job_id in origins:
+            self._unhear(job_id)  # an ending of the job before would now be taken for another's
             self._promised[job_id] = None
             self._news.pop(job_id, None)
         self._expect(origins, now)
@@ -73,10 +79,45 @@ class Replies:
 
     def forgive(self, job_id: str) -> None:
         """Take a promise back: the server has to be asked."""
+        self._unhear(job_id)
         self._promised.pop(job_id, None)
         self._origins.pop(job_id, None)
         self._sure.pop(job_id, None)
         self._forget(job_id)
+
+    def hear(self, job_id: str, clock: Clock, tell: Tell) -> bool:
+        """Tell of a promised ending when it comes; False if it is not sure that it will."""
+        now = clock.monotonic()
+        if job_id not in self._promised or self._sure.get(job_id, -_SURE_S) <= now - _SURE_S:
+            return False
+        self._unhear(job_id)
+        self._hearers[job_id] = tell
+        if job_id in self._news:
+            self._tell(job_id, self._news[job_id])
+        elif self._late is None:
+            self._late = clock.call_later(_SURE_S, lambda: self._trust_less(clock))
+        self._start()
+        return True
+
+    def _trust_less(self, clock: Clock) -> None:
+        """Let those ask who have heard nothing for long."""
+        self._late = None
+        since = clock.monotonic() - _SURE_S
+        for job_id in [one for one in self._hearers if self._sure.get(one, since) <= since]:
+            self._unhear(job_id)
+        if self._hearers:
+            self._late = clock.call_later(_SURE_S, lambda: self._trust_less(clock))
+
+    def _tell(self, job_id: str, ending: Ending | None) -> None:
+        tell = self._hearers.pop(job_id)
+        if ending is not None:
+            self._promised.pop(job_id, None)
+            self._forget(job_id)
+        tell(ending)
+
+    def _unhear(self, job_id: str) -> None:
+        if job_id in self._hearers:
+            self._tell(job_id, None)
 
     async def wait(
         self,
@@ -121,6 +162,10 @@ class Replies:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        if self._late is not None:
+            self._late.cancel()
+        for job_id in list(self._hearers):
+            self._unhear(job_id)
         for watchers in self._watchers.values():
             for future in watchers:
                 resolve(future)
@@ -193,3 +238,5 @@ class Replies:
             self._sure.pop(job_id, None)
         for future in watchers:
             resolve(future)
+        if job_id in self._hearers:
+            self._tell(job_id, self._news.get(job_id))

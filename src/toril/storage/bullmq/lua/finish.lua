@@ -3,6 +3,7 @@
 -- before a job is handed out; those with a priority follow when the line is empty. From the first
 -- that is not plain, all is left untouched for the official scripts, so that things happen in the
 -- order in which they would do them.
+-- ARGV[1]  the time in ms, or 0 for a claim that was left here to run when there is work
 -- ARGV[2]  lease in ms      ARGV[3]  name of the worker
 -- ARGV[4]  stem of the tokens: the first job handed out gets the lock `<stem>a`, the next `<stem>b`
 -- ARGV[5]  how many to hand out at most
@@ -19,6 +20,12 @@
 -- Of a bare job, which has the usual fields only and so starts for the first time, there are id,
 -- name, data, opts, timestamp and priority; of any other one id, all fields in a list, four times ''
 -- Events: completed, waiting, active, drained
+local left_here = ARGV[1] == '0'
+if left_here then
+  local clock = call('TIME')
+  now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+  ARGV[1] = string.format('%.0f', now)
+end
 local lease, worker, stem, want = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local args, bare, size, count = ARGV, ARGV[10], tonumber(ARGV[11]), #ARGV[10]
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
@@ -273,6 +280,7 @@ if #completed > 0 then call('ZADD', base .. 'completed', unpack(completed)) end
 if handed > 0 then
   if lined > 0 then drop(wait, lined) end
   call('LPUSH', active, unpack(out))
-  ring()
+  -- The marker is for others; a claim that was left here waits again, and took all there was.
+  if not left_here or more or handed == want then ring() end
 end
 return {done, bound and 2 or more and 1 or 0, math.floor(next_due / 0x1000), values}

@@ -166,17 +166,23 @@ end
 flush('ZADD', EXPIRY, expiring)
 for _, rule in ipairs(keeping) do retain(SHELF[rule[1]], rule[2]) end
 
-local batch = false
+-- How many wait in both lines; nothing is pushed any more unless a claim brings delayed jobs in.
+local function in_line()
+  return call('LLEN', QUEUE) + call('ZCARD', PRIORITIZED)
+end
+
+local batch, lined_up = false, false
 if ARGV[3] then
   batch = claim(ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8],
                 ARGV[9] == '1')
-elseif #done > 0 and (call('LLEN', QUEUE) > 0 or call('ZCARD', PRIORITIZED) > 0) then
+elseif #done > 0 then
+  lined_up = in_line()
   -- A place under a concurrency limit became free and nobody takes it here.
-  ring()
+  if lined_up > 0 then ring() end
 end
 local granted_some = batch and #batch[4] > 0
-if #done > 0 and not granted_some and call('ZCARD', PROCESSING) == 0 and call('LLEN', QUEUE) == 0
-   and call('ZCARD', PRIORITIZED) == 0 then
+if #done > 0 and not granted_some and call('ZCARD', PROCESSING) == 0
+   and (lined_up or in_line()) == 0 then
   tell('drained', false)
 end
 if call('ZCOUNT', EXPIRY, '-inf', now) > 0 then sweep(10) end
