@@ -180,6 +180,38 @@ async def test_an_idle_worker_needs_no_way_to_ask_for_a_job(
     assert time.monotonic() - begun < 1, "an idle worker stops at once"
 
 
+async def test_its_first_lease_is_short_in_case_nobody_is_there_and_soon_as_asked_for(
+    storage: LeftClaims, admin: Client
+) -> None:
+    left_s: list[float] = []
+
+    async def look(job: JobContext[int]) -> None:
+        left_s.append(await _lease_left_s(storage, admin, job.id))
+        while left_s[-1] < 30 and len(left_s) < 100:
+            await asyncio.sleep(0.05)
+            left_s.append(await _lease_left_s(storage, admin, job.id))
+
+    queue = Queue[int, None]("q", storage=storage)
+    queue.execute(look, concurrency=10, lease=60)
+    async with queue:
+        await queue.enqueue_and_wait("first", 1)
+        left_s.clear()
+        await queue.enqueue_and_wait("second", 2)
+    assert 5 < left_s[0] <= 10
+    assert left_s[-1] > 50
+
+
+async def _lease_left_s(storage: LeftClaims, admin: Client, job_id: str) -> float:
+    if isinstance(storage, BullmqStorage):
+        lock = storage.keys("q").of(f"{job_id}:lock")
+        reply = await admin.call("", "PTTL", lock)
+        assert isinstance(reply, int)
+        return reply / 1000
+    score = await admin.call("", "ZSCORE", "{jq:q}:processing", job_id)
+    assert isinstance(score, bytes)
+    return float(score) / 1000 - time.time()
+
+
 async def test_a_server_that_does_not_let_it_wait_says_so(
     storage: LeftClaims, admin: Client
 ) -> None:

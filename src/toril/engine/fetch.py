@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final, Generic
 
 from toril.clock import Clock, give_way
@@ -16,6 +17,10 @@ from toril.storage.protocol import Awaits, Batch, Claim, Rate, Storage
 
 # The turns of the loop in which a handler starts, ends, and its outcome is written.
 _TURNS: Final = 3
+
+# A claim that waits at the storage may be granted to a machine that is gone. So its first lease
+# is short, though longer than it takes to notice a silent connection; the heart makes it longer.
+_FIRST_LEASE_MS: Final = 10_000
 
 
 class Fetcher(Generic[In]):
@@ -143,6 +148,7 @@ class Fetcher(Generic[In]):
         wish = self.wish(places)
         if wish is None:
             return None
+        wish = replace(wish, lease_ms=min(wish.lease_ms, _FIRST_LEASE_MS))
         waiting = True
 
         def claim() -> Awaitable[Batch]:
