@@ -64,7 +64,7 @@ GROUPS: Final[Mapping[Layout, Mapping[str, Verbs]]] = {
     },
     "bullmq": {
         "produce": Verbs(
-            scripts=f"add ready mark known get drop keep ended removeJob {ADDS}",
+            scripts=f"add later ready mark known get drop keep ended removeJob {ADDS}",
             direct="multi exec get time xread xrevrange script|exists",
         ),
         "work": Verbs(
