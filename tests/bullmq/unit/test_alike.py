@@ -66,7 +66,8 @@ class Half:
 
     def _take(self, batch: Batch) -> list[object]:
         self.held += [job.lease for job in batch.jobs]
-        return [(job.spec, job.lease.attempt, job.started) for job in batch.jobs]
+        jobs = [(job.spec, job.lease.attempt, job.started) for job in batch.jobs]
+        return [*jobs, batch.next_in_ms, batch.limited_for_ms]
 
     def left(self) -> dict[str, Any]:
         """Every key that Node sees, with its content."""
