@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     )
     from toril.event import Cursor, Event, EventKind
     from toril.ids import content_id
+    from toril.intake import CancelResult, EnqueueResult, NewJob
     from toril.job import Dedup, Job, JobStatus, Keep, State
     from toril.metrics import MetricsCollector, NoMetrics
     from toril.options import JobOptions
     from toril.outcome import Failure
-    from toril.queue import CancelResult, EnqueueResult, NewJob, Queue
+    from toril.queue import Queue
     from toril.reaper import Reaper
     from toril.retry import Backoff, ErrorCategory, Postpone, Reject, Retry, categorize_error
     from toril.serde import JsonSerde, MsgpackSerde, Serde
@@ -111,6 +112,11 @@ _HOMES = {
             "EventKind",
         ),
         "ids": ("content_id",),
+        "intake": (
+            "CancelResult",
+            "EnqueueResult",
+            "NewJob",
+        ),
         "job": (
             "Dedup",
             "Job",
@@ -124,12 +130,7 @@ _HOMES = {
         ),
         "options": ("JobOptions",),
         "outcome": ("Failure",),
-        "queue": (
-            "CancelResult",
-            "EnqueueResult",
-            "NewJob",
-            "Queue",
-        ),
+        "queue": ("Queue",),
         "reaper": ("Reaper",),
         "retry": (
             "Backoff",

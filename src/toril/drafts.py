@@ -6,11 +6,13 @@ storage that writes columns needs no specs at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import SupportsIndex, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import SupportsIndex, TypeVar, overload
 
 from toril.job import JobSpec, Terms
 from toril.quick import new_spec
+
+T = TypeVar("T")
 
 
 class Drafts(Sequence[JobSpec]):
@@ -77,3 +79,35 @@ class Drafts(Sequence[JobSpec]):
         """Whether they differ in nothing but id and payload."""
         columns = self.names, self._terms, self._origins, self._fresh
         return all(column.count(column[0]) == len(column) for column in columns)
+
+
+class Described(Sequence[T]):
+    """Values made when they are looked at: most callers of `add_bulk` look at none."""
+
+    def __init__(self, count: int, describe: Callable[[int], T]) -> None:
+        self._numbers = range(count)
+        self._describe = describe
+        self._made: dict[int, T] = {}
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # like a list
+
+    @overload
+    def __getitem__(self, at: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[T]: ...
+    def __getitem__(self, at: SupportsIndex | slice) -> T | Sequence[T]:
+        if isinstance(at, slice):
+            return [self[number] for number in self._numbers[at]]
+        number = self._numbers[at]
+        if number not in self._made:
+            self._made[number] = self._describe(number)
+        return self._made[number]

@@ -7,28 +7,21 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
     Final,
-    Generic,
-    Literal,
     Self,
-    SupportsIndex,
-    TypeVar,
     Unpack,
     cast,
-    overload,
 )
 
 from toril.clock import Clock, SystemClock, wait_future
-from toril.drafts import Drafts
+from toril.drafts import Described
 from toril.engine.waiter import Waiter
 from toril.errors import (
     InvalidOption,
-    InvalidPayload,
     JobCancelled,
     JobFailed,
     JobNotFound,
@@ -37,18 +30,19 @@ from toril.errors import (
     WaitTimeout,
 )
 from toril.hooks import HOOK_KINDS, H, Hook, HookKind
-from toril.ids import check_name, ulid, ulids
-from toril.job import In, Job, JobSpec, JobStatus, Out, State, Terms
+from toril.ids import check_name
+from toril.intake import RESULT_TTL_S, CancelResult, EnqueueResult, NewJob, OnFailed, TakingQueue
+from toril.job import In, Job, JobSpec, JobStatus, Out, State
 from toril.late import late, why_late
 from toril.metrics import EnqueueMetrics
 from toril.options import JobOptions, JobOverrides, WaitOverrides
-from toril.quick import new_job, new_spec
+from toril.quick import new_job
 from toril.retry import Seconds, to_ms, to_seconds
 from toril.serde import MAX_BYTES, JsonSerde, Serde
 from toril.storage import open_storage
 from toril.storage.created import Created
-from toril.storage.protocol import Cancellation, Ending, EndingKind, Feature, Receipt, Storage
-from toril.tend import TendedQueue, known_id, to_time, unstorable
+from toril.storage.protocol import Ending, EndingKind, Feature, Receipt, Storage
+from toril.tend import known_id, to_time
 from toril.text import printable, suggest
 
 if TYPE_CHECKING:
@@ -58,95 +52,13 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("toril.queue")
 
-RESULT_TTL_S: Final = 3600.0
-"""How long the reliable verbs keep a finished job, unless told otherwise."""
-
 _LAST_LOOK_S: Final = 1.0
 
 _BATCH: Final = 10_000
 """How many new jobs one call to a storage carries at most."""
 
-OnFailed = Literal["requeue", "keep"]
-T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnqueueResult(Generic[Out]):
-    """What became of a hand-in by id.
-
-    `queued`: a new job waits. `duplicate`: one of that id (or dedup key) is there already, in
-    `existing_state`. `completed`: it has run before, and `result` is what it returned.
-    """
-
-    id: str
-    status: Literal["queued", "duplicate", "completed"]
-    existing_state: State | None = None
-    result: Out | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelResult:
-    """What became of a cancel: see `Cancellation`."""
-
-    id: str
-    status: Cancellation
-
-
-# Without slots: NewJob[Mail](…) of a frozen, slotted class is a TypeError in Python.
-@dataclass(frozen=True, kw_only=True, init=False)
-class NewJob(Generic[In]):
-    """A named job for `add_bulk`."""
-
-    name: str
-    data: In
-    id: str | None = None
-    options: JobOptions | None = None
-
-    def __init__(
-        self, *, name: str, data: In, id: str | None = None, options: JobOptions | None = None
-    ) -> None:
-        # What a frozen dataclass would do field by field, in a third of the time: they come in
-        # thousands.
-        fields = self.__dict__
-        fields["name"] = name
-        fields["data"] = data
-        fields["id"] = id
-        fields["options"] = options
-
-
-class Described(Sequence[T]):
-    """Values made when they are looked at: most callers of `add_bulk` look at none."""
-
-    def __init__(self, count: int, describe: Callable[[int], T]) -> None:
-        self._numbers = range(count)
-        self._describe = describe
-        self._made: dict[int, T] = {}
-
-    def __repr__(self) -> str:
-        return repr(list(self))
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]  # like a list
-
-    @overload
-    def __getitem__(self, at: SupportsIndex) -> T: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[T]: ...
-    def __getitem__(self, at: SupportsIndex | slice) -> T | Sequence[T]:
-        if isinstance(at, slice):
-            return [self[number] for number in self._numbers[at]]
-        number = self._numbers[at]
-        if number not in self._made:
-            self._made[number] = self._describe(number)
-        return self._made[number]
-
-
-class Queue(TendedQueue[In, Out]):
+class Queue(TakingQueue[In, Out]):
     """A named queue on a storage.
 
     `storage` is a URL, a `Storage`, or None for the environment's `TORIL_URL`, else for a Valkey
@@ -188,11 +100,8 @@ class Queue(TendedQueue[In, Out]):
                 self.require(Feature.ANY_SERDE, f"serde {one.format!r}")
         self.metrics = metrics
         """Counts what is handed in here; None counts nothing."""
-        self._terms_for_add = self._terms(options, None)
-        self._terms_for_enqueue = self._terms(options, RESULT_TTL_S)
         self.serving = "MODULE"
         """What `toril worker` would be given to serve this queue; an app knows better."""
-        self._last_name = "job"
         self._worker: Worker[In, Out] | None = None
         self._hooks: list[tuple[HookKind, Hook]] = []
         self._waiter = Waiter(self.storage, self.name, self.clock)
@@ -328,112 +237,6 @@ class Queue(TendedQueue[In, Out]):
         job_id = known_id(id)
         await self._open()
         return await self._await_result(job_id, limit)
-
-    def _enqueue_spec(
-        self,
-        id: str,
-        data: In,
-        name: str,
-        on_failed: OnFailed,
-        options: JobOverrides,
-        *,
-        reply: bool = False,
-    ) -> JobSpec:
-        if on_failed not in ("requeue", "keep"):
-            raise InvalidOption(f"on_failed={on_failed!r}: must be 'requeue' or 'keep'")
-        changes = cast("Mapping[str, object]", options)
-        chosen = self.defaults.override(changes)
-        terms = self._terms(chosen, RESULT_TTL_S) if changes else self._terms_for_enqueue
-        return new_spec(
-            id=check_name("job", id),
-            name=self._handler_name(name),
-            payload=self._encode(id, data, terms, chosen.size_limit),
-            terms=terms,
-            origin=ulid(),
-            reply=reply,
-            requeue_failed=on_failed == "requeue",
-        )
-
-    def _drafts(self, jobs: Sequence[NewJob[In]]) -> Drafts:
-        """Check and encode jobs handed in together, of one origin.
-
-        An id that comes twice is handed in twice: the second time it is a duplicate.
-        """
-        count, dumps, roomy = len(jobs), self.serde.dumps, self._roomy
-        name = self._handler_name(jobs[0].name) if jobs else ""
-        ids = ulids(count)
-        origins, names = ids[:1] * count, [name] * count
-        terms, made = [self._terms_for_add] * count, [True] * count
-        payloads: list[bytes] = []
-        given: set[str] = set()
-        for number, new in enumerate(jobs):
-            if new.id is not None:
-                job_id = check_name("job", new.id)
-                if job_id in given:
-                    origins[number] = ids[number]
-                given.add(job_id)
-                ids[number], made[number] = job_id, False
-            options = self.defaults
-            if new.options is not None:
-                options = self._job_options(new.options)
-                terms[number] = self._terms(options, None)
-            if new.name is not name:
-                names[number] = self._handler_name(new.name)
-            try:
-                payload = dumps(new.data)
-            except InvalidPayload as error:
-                raise unstorable(error) from None
-            if len(payload) > roomy or options is not self.defaults:
-                self._check_payload(ids[number], payload, terms[number], options.size_limit)
-            payloads.append(payload)
-        return Drafts(ids, names, payloads, terms, origins, made)
-
-    def _job_options(self, options: object) -> JobOptions:
-        if not isinstance(options, JobOptions):
-            raise InvalidOption(f"options={printable(options, 60)}: give JobOptions(…)")
-        return options
-
-    def _add_spec(
-        self, name: str, data: In, id: str | None, changes: Mapping[str, object]
-    ) -> JobSpec:
-        options, terms = self.defaults, self._terms_for_add
-        if changes:
-            options = self.defaults.override(changes)
-            terms = self._terms(options, None)
-        origin = ulid()
-        job_id = origin if id is None else check_name("job", id)
-        return new_spec(
-            id=job_id,
-            name=self._handler_name(name),
-            payload=self._encode(job_id, data, terms, options.size_limit),
-            terms=terms,
-            origin=origin,
-            fresh=id is None,
-        )
-
-    def _handler_name(self, name: str) -> str:
-        """Check the name of a handler; most jobs have that of the one before."""
-        if name is not self._last_name:
-            self._last_name = check_name("handler", name)
-        return self._last_name
-
-    def _terms(self, options: JobOptions, result_ttl: Seconds | None) -> Terms:
-        terms = options.terms(result_ttl)
-        asked = {
-            Feature.LIFO: terms.lifo,
-            Feature.EXPIRES: terms.expires_ms is not None,
-            Feature.CORRELATION: terms.correlation_id is not None,
-            Feature.KEEP_COUNT: any(
-                keep.count not in (None, 0) for keep in (terms.keep_completed, terms.keep_failed)
-            ),
-            Feature.KEEP_AGE: any(
-                keep.age is not None for keep in (terms.keep_completed, terms.keep_failed)
-            ),
-        }
-        for feature, wanted in asked.items():
-            if wanted:
-                self.require(feature, feature.value)
-        return terms
 
     async def _hand_in(self, spec: JobSpec) -> Receipt:
         if not self._opened:

@@ -18,8 +18,9 @@ from toril.whence import caller
 
 if TYPE_CHECKING:
     from toril.app import Toril
+    from toril.intake import CancelResult, OnFailed
     from toril.job import JobStatus
-    from toril.queue import CancelResult, OnFailed, Queue
+    from toril.queue import Queue
     from toril.retry import Seconds
 
 P = ParamSpec("P")

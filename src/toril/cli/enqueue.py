@@ -16,9 +16,9 @@ from toril.cli.output import Output
 from toril.cli.place import AnyQueue, at_queue
 from toril.errors import InvalidPayload
 from toril.ids import ulid
+from toril.intake import NewJob
 from toril.job import State
 from toril.options import JobOptions
-from toril.queue import NewJob
 from toril.text import printable
 
 _AT_ONCE = 1000

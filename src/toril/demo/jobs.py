@@ -9,8 +9,8 @@ from typing import Final
 
 from toril.context import JobContext
 from toril.engine.execute import Handler
+from toril.intake import NewJob
 from toril.options import JobOptions
-from toril.queue import NewJob
 
 Data = dict[str, int]
 
