@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "toril"
 
 VALUES = {
     *("errors", "clock", "ids", "job", "event", "outcome", "retry", "serde", "text", "options"),
-    *("extras", "quick", "whence"),
+    *("drafts", "extras", "quick", "whence"),
 }
 
 # Who may import whom inside toril; the first match counts.
@@ -24,9 +24,12 @@ LAYERS: list[tuple[str, set[str]]] = [
     ("storage.columns", VALUES),
     ("storage.memory", VALUES | {"storage.protocol", "storage.quick", "storage.memory"}),
     ("storage.quick", VALUES | {"storage.protocol"}),
+    ("storage.created", VALUES | {"storage.protocol", "storage.quick"}),
     (
         "storage.redis",
-        VALUES | {"storage.protocol", "storage.quick", "storage.columns", "storage.redis", "resp"},
+        VALUES
+        | {"storage.protocol", "storage.created", "storage.columns", "storage.redis", "resp"}
+        | {"storage.quick"},
     ),
     ("storage.file", VALUES | {"storage.protocol", "storage.columns", "storage.file"}),
     (
