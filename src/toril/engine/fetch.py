@@ -19,8 +19,9 @@ from toril.storage.protocol import Awaits, Batch, Claim, Rate, Storage
 _TURNS: Final = 3
 
 # A claim that waits at the storage may be granted to a machine that is gone. So its first lease
-# is short, though longer than it takes to notice a silent connection; the heart makes it longer.
-_FIRST_LEASE_MS: Final = 10_000
+# is short, though longer than it takes to notice a silent connection and to ask again on a new one;
+# the heart makes it longer.
+_FIRST_LEASE_MS: Final = 15_000
 
 
 class Fetcher(Generic[In]):
