@@ -61,7 +61,7 @@ async def test_the_result_is_told_once(storage: Hearing) -> None:
     (job,) = await take(storage)
     await complete(storage, job, b"5")
     assert await ear.next() == Ending(id="a", kind=EndingKind.COMPLETED, result=b"5")
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(1.2)  # longer than a storage trusts that it will hear of an end by itself
     assert ear.told.empty()
 
 

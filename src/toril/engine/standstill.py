@@ -29,7 +29,8 @@ class Standstill:
         """Look at the loop's thread as it is now."""
         frame = sys._current_frames().get(thread)
         current = asyncio.current_task(loop)
-        guilty = next((run for run in runs if run.task is current), None) if current else None
+        # A run that waits to begin, or has ended, has no task; nor has a loop between two tasks.
+        guilty = next((run for run in runs if run.task and run.task is current), None)
         return cls(
             "" if guilty is None else guilty.claimed.spec.name,
             "" if frame is None else running_line(frame),
