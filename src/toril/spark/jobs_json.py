@@ -37,6 +37,7 @@ def json_fault(kind: DataType) -> str | None:
     name = kind.simpleString()
     if name in _PLAIN or name.startswith("decimal("):
         return None
+    # Told by its name, a type has parts that the checker does not know of; pyspark stays unloaded.
     match kind.typeName():
         case "struct":
             faults = (json_fault(field.dataType) for field in kind.fields)  # type: ignore[attr-defined]
