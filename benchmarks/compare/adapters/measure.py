@@ -123,7 +123,7 @@ class Tally:
     """Counts the jobs that ran, each once; starts the clock after the warm-up."""
 
     def __init__(self, given: Given, over: Callable[[], None]) -> None:
-        self._given = given
+        self._jobs, self._warm_up = given.jobs, given.warm_up
         self._over = over
         self._lock = threading.Lock()
         self._seen: set[int] = set()
@@ -143,9 +143,9 @@ class Tally:
         with self._lock:
             self._runs += 1
             self._seen.add(number)
-            if self._runs == self._given.warm_up:
+            if self._runs == self._warm_up:
                 self._stop = stopwatch()
-            if len(self._seen) == self._given.jobs:
+            if len(self._seen) == self._jobs:
                 self._handled = self._handled or self._stop()
                 self._over()
         return number
@@ -153,7 +153,7 @@ class Tally:
     def figures(self) -> Figures:
         """What the jobs after the warm-up took until now, and until the last handler ended."""
         return {
-            "jobs": self._given.jobs - self._given.warm_up,
+            "jobs": self._jobs - self._warm_up,
             **self._stop(),
             "handled_s": self._handled.get("seconds"),
             "peak_mb": peak_mb(),
