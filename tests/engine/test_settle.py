@@ -111,6 +111,47 @@ async def test_outcomes_gather_while_two_settles_are_under_way(watched: WatchedS
     assert watched.watched.settles == [1, 1, 4]
 
 
+async def test_one_group_is_sent_before_the_jobs_of_the_next_reply_start(
+    watched: WatchedStage,
+) -> None:
+    storage = watched.watched
+    storage.gate = asyncio.Event()
+    for number in range(64):
+        await watched.queue.enqueue(f"j{number}", number)
+    started = 0
+    begun_by_then: list[int] = []
+
+    async def counting(job: Ctx) -> object:
+        nonlocal started
+        started += 1
+        if len(storage.settles) > len(begun_by_then):
+            begun_by_then.append(started - 1)
+        return None
+
+    async with Worker(watched.queue, counting, concurrency=32):
+        await watched.clock.settle()
+        assert storage.settles == [16, 16]
+        begun_by_then += [32, 32]
+        storage.gate.set()  # two replies at once
+        await watched.clock.settle(200)
+    assert begun_by_then == [32, 32, 48]
+    assert storage.settles == [16] * 4
+
+
+async def test_a_large_hand_is_settled_in_groups_that_do_not_grow_with_it(
+    watched: WatchedStage,
+) -> None:
+    watched.watched.gate = asyncio.Event()
+    for number in range(500):
+        await watched.queue.enqueue(f"j{number}", number)
+    async with Worker(watched.queue, echo, concurrency=500):
+        await watched.clock.settle(200)
+        assert watched.watched.settles == [50] * 4
+        watched.watched.gate.set()
+        await watched.clock.settle(400)
+    assert watched.watched.settles == [50] * 10
+
+
 @pytest.mark.parametrize("verb", ["settle", "claim"])
 async def test_a_lost_reply_costs_no_job_a_run_or_a_stall(stage: Stage, verb: str) -> None:
     runs: list[str] = []

@@ -15,8 +15,11 @@ from toril.outcome import Answer, AnswerKind, Outcome
 from toril.storage.protocol import Batch, Claim, Settlement, Storage
 
 # Two calls under way: the storage works on one while the next fills. More would only make
-# the groups smaller.
+# the groups smaller, unless the hand is large: then groups are kept from growing with it, for
+# every job of a group waits until all of it is settled and the jobs after it have started.
 _FLIGHTS: Final = 2
+_MOST_FLIGHTS: Final = 4
+_MOST: Final = 50
 
 # Groups smaller than this cost more to take apart than it brings.
 _LEAST: Final = 8
@@ -58,11 +61,15 @@ class Settler(Generic[In]):
         self._loop = asyncio.get_running_loop()
         self._pending: list[Entry[In]] = []
         self._flights: set[asyncio.Task[None]] = set()
+        # Those whose reply is still awaited. The others hand out what came with it, and the
+        # storage has nothing to do.
+        self._calls = 0
         self._delivering = asyncio.Lock()
         self._scheduled = False
         self._closed = False
         # Half a hand at most: handlers of one half run while the storage works on the other.
-        self._most = max(_LEAST, hand.size // _FLIGHTS)
+        self._most = max(_LEAST, min(_MOST, hand.size // _FLIGHTS))
+        self._most_calls = max(_FLIGHTS, min(_MOST_FLIGHTS, hand.size // self._most))
 
     def add(self, run: Run[In], outcome: Outcome) -> None:
         """Take an outcome; it is sent at the end of this turn of the loop."""
@@ -93,10 +100,11 @@ class Settler(Generic[In]):
 
     def _send(self) -> None:
         self._scheduled = False
-        if not self._pending or len(self._flights) >= _FLIGHTS:
+        if not self._pending or self._calls >= self._most_calls:
             return
         group, self._pending = self._pending[: self._most], self._pending[self._most :]
         flight = self._loop.create_task(self._fly(group))
+        self._calls += 1
         self._flights.add(flight)
         flight.add_done_callback(self._landed)
         if self._pending:
@@ -124,7 +132,11 @@ class Settler(Generic[In]):
             passing("before_commit")
             return await self._storage.settle(self._queue, outcomes, refill)
 
-        settlement = await self._outage.insist(settle)
+        try:
+            settlement = await self._outage.insist(settle)
+        finally:
+            self._calls -= 1
+        self._send()
         passing("after_send")
         repeated = calls > 1
         refused = AnswerKind.REFUSED
