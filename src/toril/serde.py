@@ -80,8 +80,10 @@ class JsonSerde(Generic[T]):
 
     def loads(self, payload: bytes) -> T:
         """Decode, or raise SerdeError; the message never quotes the payload."""
-        _check_length(payload, self.max_bytes)
-        _check_json_depth(payload)
+        if not 0 < len(payload) <= self.max_bytes:
+            _check_length(payload, self.max_bytes)
+        if payload.count(b"[") + payload.count(b"{") > MAX_DEPTH:
+            _check_json_depth(payload)
         if orjson is not None:
             try:
                 quick: T = orjson.loads(payload)
@@ -332,8 +334,6 @@ def _check_length(payload: bytes, limit: int) -> None:
 
 def _check_json_depth(payload: bytes) -> None:
     """Refuse deep nesting before the recursive parser sees it."""
-    if payload.count(b"[") + payload.count(b"{") <= MAX_DEPTH:
-        return
     depth = 0
     for bracket in _STRING.sub(b"", payload).translate(None, _NO_BRACKETS):
         depth += 1 if bracket in b"[{" else -1

@@ -55,30 +55,34 @@ class Lanes(Generic[In]):
             while self._ready and task is not None and not task.cancelling():
                 run = self._ready.popleft()
                 run.task = task
+                attempt = self._attempt(run)
                 # A fresh copy, so that what one handler binds is unseen by the next.
-                await self._drive(self._attempt(run), self._context.copy())
+                context = self._context.copy()
+                try:
+                    awaited = context.run(attempt.send, None)
+                except StopIteration:
+                    self._waits = False
+                else:
+                    self._waits = True
+                    self._open(len(self._ready))
+                    await self._drive(attempt, context, awaited)
+                    self._waits = True
                 run.task = None
         finally:
             self._open(1)
 
     @coroutine
     def _drive(
-        self, attempt: Coroutine[Any, Any, None], context: Context
+        self, attempt: Coroutine[Any, Any, None], context: Context, awaited: Any
     ) -> Generator[Any, Any, None]:
-        """Run an attempt in its context; between its steps the task waits for what it waits for."""
-        step: Callable[[Any], Any] = attempt.send
-        value: Any = None
-        waited = False
+        """Go on in its context with an attempt that waits for something, until it ends."""
+        step: Callable[[Any], Any]
         while True:
-            try:
-                awaited = context.run(step, value)
-            except StopIteration:
-                self._waits = waited
-                return
-            if not waited:
-                waited = self._waits = True
-                self._open(len(self._ready))
             try:
                 step, value = attempt.send, (yield awaited)
             except BaseException as error:
                 step, value = attempt.throw, error
+            try:
+                awaited = context.run(step, value)
+            except StopIteration:
+                return
