@@ -116,7 +116,7 @@ def all_scripts(layout: Layout) -> set[str]:
     """Name every script that a layout sends."""
     if layout == "bullmq":
         return {*OWN, *USED}
-    shared = {"alone", "prelude", "claiming", "once", "seldom"}
+    shared = {"alone", "idle", "prelude", "claiming", "once", "seldom"}
     folder = files("toril.storage.redis") / "lua"
     return {one.name.removesuffix(".lua") for one in folder.iterdir()} - shared
 

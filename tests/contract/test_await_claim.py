@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.servers import Server, valkey_binary
-from toril import JobContext, Queue
+from toril import JobContext, ManualClock, Queue
 from toril.errors import StorageDenied
 from toril.ids import token
 from toril.job import JobSpec, State
@@ -102,6 +102,46 @@ async def test_others_hear_of_what_it_left(storage: LeftClaims, admin: Client) -
     await storage.enqueue("q", [JobSpec(id=one, payload=b"1") for one in ("a", "b")])
     assert ids(await task) == ["a"]
     assert ids(await storage.await_claim("q", wish(1), LONG_MS, never())) == ["b"]
+
+
+async def commands(admin: Client) -> int:
+    """How many commands the server has run, those of scripts included."""
+    reply = await admin.call("", "INFO", "stats")
+    assert isinstance(reply, bytes)
+    (line,) = (one for one in reply.splitlines() if one.startswith(b"total_commands_processed"))
+    return int(line.partition(b":")[2])
+
+
+async def test_a_wait_in_vain_costs_the_server_three_commands(
+    storage: LeftClaims, admin: Client
+) -> None:
+    await storage.claim("q", wish())
+    await storage.await_claim("q", wish(), 20, never())
+    before = await commands(admin)
+    for _ in range(5):
+        batch = await storage.await_claim("q", wish(), 20, never())
+        assert (ids(batch), batch.limited_for_ms, batch.next_in_ms) == ([], 0, None)
+    assert await commands(admin) - before - 1 <= 5 * 3
+
+
+async def test_a_worker_that_waits_in_vain_stays_listed() -> None:
+    with Server(valkey_binary()) as server:
+        clock = ManualClock()
+        storage = RedisStorage(server.url, clock=clock)
+        await storage.open()
+
+        async def listed() -> list[str]:
+            await storage.await_claim("q", wish(), 20, never())
+            return [one.id for one in await storage.workers("q")]
+
+        assert await listed() == ["w"]
+        await storage.leave("q", "w")
+        assert await listed() == ["w"], "who left and came again"
+        await storage._call("", "DEL", storage._base("q") + "workers")
+        assert await listed() == [], "it is listed already, as far as it knows"
+        await clock.advance(15)
+        assert await listed() == ["w"]
+        await storage.close()
 
 
 async def test_it_ends_when_the_time_is_up(storage: LeftClaims) -> None:

@@ -61,6 +61,7 @@ class Link:
         self._tokens: OrderedDict[str, None] = OrderedDict()
         self._registered: dict[str, float] = {}
         self._outlooks: dict[str, float] = {}
+        self._listed: dict[tuple[str, str], float] = {}
         self._wakes: dict[str, WakeUps] = {}
         self._replies: dict[str, Replies] = {}
 

@@ -21,7 +21,7 @@ _SELDOM: Final = "seldom"
 _SHARED: Final = ("claiming", "once")
 # What ends or renews work must go on when memory is short; only new jobs are refused then.
 _GROWING: Final = frozenset({"enqueue"})
-_FIRST: Final = {"enqueue": "alone"}
+_FIRST: Final = {"enqueue": "alone", "claim": "idle"}
 """What a script tries before anything else of it is made."""
 
 _TOKEN: Final = re.compile(r"'(?:\\.|[^'\\])*'|(?<![\w.])[A-Za-z_]\w*")

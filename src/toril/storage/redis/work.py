@@ -19,6 +19,8 @@ from toril.storage.redis.scripts import script
 
 _TOKENS: Final = 4096
 """Claim tokens remembered, to know a repeated claim by."""
+_LISTED_S: Final = 15.0
+"""How long a worker that waits is not listed anew; the list forgets it after twice the time."""
 
 
 class Work(Link):
@@ -49,7 +51,7 @@ class Work(Link):
             ("BLPOP", f"{base}wake", f"{seconds:.3f}"),
             script("claim"),
             base,
-            *(0, *self._wish(claim)),
+            *(0, *self._wish(claim), int(self._is_unlisted(queue, claim.worker_id))),
             timeout_s=seconds,
             cut=cut,
             orphan=release,
@@ -58,6 +60,14 @@ class Work(Link):
             return self._batch(queue, claim, cast("Sequence[Any]", reply))
         # Who is leaving takes no more; what it may have been granted lapses.
         return EMPTY_BATCH if cut.done() else await self.claim(queue, claim)
+
+    def _is_unlisted(self, queue: str, worker_id: str) -> bool:
+        """Tell whether a worker that waits in vain should be entered into the list anew."""
+        now, last = self.clock.monotonic(), self._listed.get((queue, worker_id))
+        if last is not None and now < last + _LISTED_S:
+            return False
+        self._listed[queue, worker_id] = now
+        return True
 
     def _batch(self, queue: str, claim: Claim, reply: Sequence[Any]) -> Batch:
         """Read a batch; one that came up short tells all that `wait` would ask for."""
@@ -179,6 +189,7 @@ class Work(Link):
 
     async def leave(self, queue: str, worker_id: str) -> None:
         """Strike a worker off the list."""
+        self._listed.pop((queue, worker_id), None)
         key = self._base(queue) + "workers"
         members = cast("list[bytes]", await self._call(key, "ZRANGE", key, 0, -1))
         mine = [one for one in members if one.decode().partition("\n")[0] == worker_id]

@@ -22,6 +22,9 @@
 -- Events: completed, waiting, active, drained
 local left_here = ARGV[1] == '0'
 if left_here then
+  -- Its time ran out, with nothing there to wait for.
+  local lines = call('EXISTS', base .. 'wait', base .. 'prioritized', base .. 'delayed', base .. 'pc')
+  if lines == 0 then return {0, 0, -1, {}} end
   local clock = call('TIME')
   now = clock[1] * 1000 + math.floor(clock[2] / 1000)
   ARGV[1] = string.format('%.0f', now)
