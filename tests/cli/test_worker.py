@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from toril import SyncQueue
 from toril.ids import ulid
 
 TASKS = """
-import asyncio, os, time
+import asyncio, gc, os, time
 from datetime import date
 from pathlib import Path
 from toril import Queue, Reject, Toril, Worker
@@ -50,6 +51,10 @@ def later(day: date, *, text: str = "x") -> date:
 def pid() -> int:
     time.sleep(0.05)
     return os.getpid()
+
+@app.task(queue="gc")
+def collector() -> list[int]:
+    return [gc.get_freeze_count(), *gc.get_threshold()]
 
 plain = Queue("plain")
 worker = Worker(plain, lambda job: job.data, concurrency=2)
@@ -160,6 +165,16 @@ def test_a_crowd_of_jobs_is_told_by_the_second(folder: Path, url: str) -> None:
     done = run(folder, url, "worker", "tasks", "--queue", "sums", "-c", "100", "--burst")
     assert done.out.startswith("3,000 completed, 0 failed")
     assert len([line for line in done.err.splitlines() if " add " in line]) <= 200
+
+
+def test_a_worker_keeps_the_garbage_collector_out_of_its_way(folder: Path, url: str) -> None:
+    process = start(folder, url, "tasks", "--queue", "gc")
+    try:
+        frozen, young, *_ = json.loads(run(folder, url, "call", "tasks", "collector").out)
+    finally:
+        end(process, signal.SIGINT)
+    assert frozen > 1_000
+    assert young == 10_000
 
 
 def test_processes_share_the_work_and_end_together(folder: Path, url: str) -> None:

@@ -15,6 +15,7 @@ if os.environ.get("TORIL_BENCH_PLAIN"):
     sys.modules.update({"orjson": None, "uvloop": None})  # type: ignore[dict-item]
 
 from toril import JobContext, NewJob, Queue
+from toril.garbage import spare_collections
 
 
 class Toril(AsyncAdapter):
@@ -55,6 +56,7 @@ class Toril(AsyncAdapter):
         await asyncio.Event().wait()
 
     async def _start(self) -> None:
+        spare_collections()  # as `toril worker` does
         self.queue.execute(self._job, concurrency=self.given.concurrency)
         await self.queue.start()
 

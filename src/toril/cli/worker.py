@@ -95,6 +95,9 @@ def command(
 
         _workers(found, wishes, NoMetrics())  # a mistake is told once, and not by each process
         return supervise(output, sys.argv[1:], processes, metrics_port)
+    from toril.garbage import spare_collections
+
+    spare_collections()
     return _runner()(work(output, wishes, found))
 
 
