@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 
-from tests.servers import Server, valkey_binary
 from toril.job import JobSpec, Keep, State, Terms
 from toril.resp.script import Script
 from toril.storage.redis import RedisStorage
 from toril.storage.redis.scripts import _assemble
 
-NOW_MS = 1_800_000_000_000
 TERMS = (
     Terms(),
     Terms(result_ttl_ms=3_600_000),
@@ -24,16 +21,6 @@ TERMS = (
 )
 NAMES = ("job", "e" * 30, "ü" * 15)
 ORIGINS = ("", "o", "o" * 26)
-
-
-@pytest.fixture
-async def storage() -> AsyncIterator[RedisStorage]:
-    with Server(valkey_binary()) as server:
-        storage = RedisStorage(server.url)
-        storage.now_ms = NOW_MS
-        await storage.open()
-        yield storage
-        await storage.close()
 
 
 def plain_jobs() -> list[JobSpec]:

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.servers import Server, valkey_binary
 from toril.event import Cursor
 from toril.job import JobSpec, Terms
 from toril.outcome import Completed, Failed, Failure, Outcome, Released, Retried
 from toril.storage.protocol import Claim, Claimed
 from toril.storage.redis import RedisStorage
 
-NOW_MS = 1_800_000_000_000
 HASHES = ("jobs", "results")
 SETS = ("completed", "failed", "processing", "delayed")
-
-
-@pytest.fixture
-async def storage() -> AsyncIterator[RedisStorage]:
-    with Server(valkey_binary()) as server:
-        storage = RedisStorage(server.url)
-        storage.now_ms = NOW_MS
-        await storage.open()
-        yield storage
-        await storage.close()
 
 
 def jobs() -> list[JobSpec]:
