@@ -2,7 +2,8 @@
 
 Objects that refer to each other in circles are found by looking at all objects again and again; all
 others are freed without. A job makes dozens of objects that live for as long as it does, so with
-the defaults a busy worker spends up to a third of its time on looking at what is in use.
+the defaults a worker with hundreds of jobs in hand spends a good part of its time on looking at
+what is in use.
 """
 
 from __future__ import annotations

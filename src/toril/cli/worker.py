@@ -19,6 +19,7 @@ from toril.cli.errors import FAILED, STOPPED
 from toril.cli.options import At, overriding, speaking
 from toril.cli.output import NORMAL, QUIET, Output
 from toril.errors import InvalidOption
+from toril.garbage import spare_collections
 from toril.metrics import MetricsCollector, NoMetrics
 
 if TYPE_CHECKING:
@@ -95,8 +96,6 @@ def command(
 
         _workers(found, wishes, NoMetrics())  # a mistake is told once, and not by each process
         return supervise(output, sys.argv[1:], processes, metrics_port)
-    from toril.garbage import spare_collections
-
     spare_collections()
     return _runner()(work(output, wishes, found))
 

@@ -66,7 +66,7 @@ class Lanes(Generic[In]):
                     self._waits = True
                     self._open(len(self._ready))
                     await self._drive(attempt, context, awaited)
-                    self._waits = True
+                    self._waits = True  # others may have ended without, meanwhile
                 run.task = None
         finally:
             self._open(1)

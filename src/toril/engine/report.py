@@ -59,10 +59,7 @@ class Reporter(Generic[In]):
     def settled(self, run: Run[In], outcome: Outcome, answer: Answer, repeated: bool) -> None:
         """Report the storage's answer to an outcome."""
         if answer.kind is _DONE:
-            if type(outcome) is Completed:
-                self._completed(run)
-            else:
-                self._recorded(run, outcome)
+            self._recorded(run, outcome)
         elif answer.kind is AnswerKind.LOST:
             self.lost(run, "its result was not recorded; raise lease= or unblock the loop")
         elif answer.kind is AnswerKind.GONE and not repeated:
