@@ -30,12 +30,15 @@ from toril.storage.bullmq.leases import Fate
 from toril.storage.bullmq.link import ENDING_KEPT_MS, chunks
 from toril.storage.bullmq.official import own, scripts
 from toril.storage.bullmq.scripts import Command, call
+from toril.storage.bullmq.texts import write_columns
 from toril.storage.bullmq.work import BATCH, Ended, ended_arguments
 
 LEASE_MS: Final = 30_000
 UNDER_WAY: Final = 100
 """Jobs whose commands may be without a reply."""
 WORKER: Final = "ceiling"
+ORIGIN: Final = "bulk"
+TERMS: Final = Terms()
 KEPT: Final = Fate(plain=True, kept=True, ttl_ms=None, for_good=True, waits=False, bare=True)
 
 
@@ -76,11 +79,12 @@ class Wire:
 def batch_add(keys: Keys, specs: Sequence[JobSpec], now_ms: int) -> Iterator[Command]:
     """Write the calls of our own script that add jobs."""
     for some in chunks(specs, BATCH):
+        ids, terms = [spec.id for spec in some], [spec.terms for spec in some]
         args = added_arguments(
-            [spec.id for spec in some],
+            ids,
             [spec.name for spec in some],
             [spec.payload for spec in some],
-            codec.write_options(some),
+            write_columns(ids, terms, ORIGIN),
         )
         yield ("EVALSHA", own("add").sha, 1, keys.base, now_ms, *args)
 
@@ -136,7 +140,7 @@ def specs_of(jobs: int) -> list[JobSpec]:
     """The jobs of the workload, with ids that are known."""
     data = (json.dumps(payload(number), separators=(",", ":")) for number in range(jobs))
     return [
-        JobSpec(id=f"job-{number}", name="job", payload=text.encode(), terms=Terms(), origin="bulk")
+        JobSpec(id=f"job-{number}", name="job", payload=text.encode(), terms=TERMS, origin=ORIGIN)
         for number, text in enumerate(data)
     ]
 

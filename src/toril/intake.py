@@ -13,7 +13,7 @@ from toril.job import In, JobSpec, Out, State, Terms
 from toril.options import JobOptions, JobOverrides
 from toril.quick import new_spec
 from toril.retry import Seconds
-from toril.serde import Serde
+from toril.serde import Serde, dumps_all
 from toril.storage.protocol import Cancellation, Feature, Storage
 from toril.tend import TendedQueue, unstorable
 from toril.text import printable
@@ -114,12 +114,12 @@ class TakingQueue(TendedQueue[In, Out]):
 
         An id that comes twice is handed in twice: the second time it is a duplicate.
         """
-        count, dumps, roomy = len(jobs), self.serde.dumps, self._roomy
+        count = len(jobs)
         name = self._handler_name(jobs[0].name) if jobs else ""
         ids = ulids(count)
         origins, names = ids[:1] * count, [name] * count
         terms, made = [self._terms_for_add] * count, [True] * count
-        payloads: list[bytes] = []
+        limits: dict[int, int] = {}
         given: set[str] = set()
         for number, new in enumerate(jobs):
             if new.id is not None:
@@ -128,19 +128,19 @@ class TakingQueue(TendedQueue[In, Out]):
                     origins[number] = ids[number]
                 given.add(job_id)
                 ids[number], made[number] = job_id, False
-            options = self.defaults
             if new.options is not None:
                 options = self._job_options(new.options)
-                terms[number] = self._terms(options, None)
+                terms[number], limits[number] = self._terms(options, None), options.size_limit
             if new.name is not name:
                 names[number] = self._handler_name(new.name)
-            try:
-                payload = dumps(new.data)
-            except InvalidPayload as error:
-                raise unstorable(error) from None
-            if len(payload) > roomy or options is not self.defaults:
-                self._check_payload(ids[number], payload, terms[number], options.size_limit)
-            payloads.append(payload)
+        try:
+            payloads = dumps_all(self.serde, [new.data for new in jobs])
+        except InvalidPayload as error:
+            raise unstorable(error) from None
+        if limits or max(map(len, payloads), default=0) > self._roomy:
+            for number, payload in enumerate(payloads):
+                limit = limits.get(number, self.defaults.size_limit)
+                self._check_payload(ids[number], payload, terms[number], limit)
         return Drafts(ids, names, payloads, terms, origins, made)
 
     def _job_options(self, options: object) -> JobOptions:

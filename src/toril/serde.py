@@ -11,7 +11,8 @@ import importlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, cast
 
 from toril.errors import InvalidPayload, MissingExtra, SerdeError
@@ -110,6 +111,21 @@ class JsonSerde(Generic[T]):
         except RecursionError:
             raise SerdeError("no stack left to decode the payload; call from less deep") from None
         return cast("T", value)
+
+
+def dumps_all(serde: Serde[T], values: Sequence[T]) -> list[bytes]:
+    """Encode values as the serde does one by one, or raise InvalidPayload for the first it refuses.
+
+    Whether they are plain is asked once for all of them, which takes half the time.
+    """
+    # Not of a class of its own, which may write something else.
+    known = isinstance(serde, JsonSerde) and serde.__class__ is JsonSerde
+    if orjson is not None and known and _are_plain(values, cast("JsonSerde", serde).max_bytes):
+        try:
+            return [orjson.dumps(value, None, orjson.OPT_STRICT_INTEGER) for value in values]
+        except TypeError:
+            pass  # the careful way finds the words
+    return [serde.dumps(value) for value in values]
 
 
 class MsgpackSerde(Generic[T]):
@@ -215,6 +231,36 @@ def _is_plain(value: object, budget: int) -> bool:
             else:
                 return False
     return True
+
+
+def _are_plain(values: Sequence[object], budget: int) -> bool:
+    """Tell quickly that values are plain but for what orjson refuses itself.
+
+    That are integers beyond the safe ones, keys that are not str, and lone surrogates.
+    """
+    budget -= len(values)
+    for _ in range(MAX_DEPTH + 1):
+        rest: list[Any] = [value for value in values if type(value) not in _SURE_TYPES]
+        kinds = set(map(type, rest))
+        if float in kinds:
+            # A sum that overflows means a closer look, nothing worse.
+            if not math.isfinite(sum([value for value in rest if type(value) is float])):
+                return False
+            kinds.remove(float)
+        if not kinds:
+            return True
+        if not kinds <= _CONTAINER_TYPES:
+            return False
+        inside = [
+            value.values() if type(value) is dict else value
+            for value in rest
+            if type(value) is not float
+        ]
+        budget -= sum(map(len, inside))
+        if budget < 0:
+            return False
+        values = list(chain.from_iterable(inside))
+    return False
 
 
 def _walk(
@@ -413,6 +459,8 @@ def _msgpack_headers() -> list[tuple[int, int, int]]:
 
 
 _PLAIN_TYPES: Final = frozenset({str, bool, type(None)})
+_SURE_TYPES: Final = _PLAIN_TYPES | {int}
+_CONTAINER_TYPES: Final = frozenset({dict, list, tuple})
 _WAYS_OUT: Final = {
     "bytes": "pass .hex() or base64 text",
     "datetime.timedelta": "pass .total_seconds()",

@@ -11,6 +11,7 @@ import inspect
 import json
 import subprocess
 import sys
+import uuid
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterator
 
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 from toril import serde as serde_module
 from toril.errors import InvalidPayload, MissingExtra, SerdeError
-from toril.serde import MAX_BYTES, JsonSerde, MsgpackSerde, Serde, check_size
+from toril.serde import MAX_BYTES, JsonSerde, MsgpackSerde, Serde, check_size, dumps_all
 
 SAFE = 2**53 - 1
 SECRET = "hunter2"
@@ -46,6 +47,14 @@ msgpack_values = st.recursive(
     ),
     max_leaves=30,
 )
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Name(str):
+    __slots__ = ()
 
 
 @pytest.fixture(autouse=True, scope="module", params=["orjson", "plain"])
@@ -364,3 +373,57 @@ def test_a_size_over_the_limit_is_refused_with_the_numbers() -> None:
         "data and options of job 'x' take 10,485,761 bytes; the limit is 10,485,760"
         " (size_limit=): store it elsewhere and pass a reference"
     )
+
+
+def one_by_one(serde: Serde[object], values: list[object]) -> list[bytes] | str:
+    try:
+        return [serde.dumps(value) for value in values]
+    except InvalidPayload as error:
+        return str(error)
+
+
+def all_at_once(serde: Serde[object], values: list[object]) -> list[bytes] | str:
+    try:
+        return dumps_all(serde, values)
+    except InvalidPayload as error:
+        return str(error)
+
+
+odd_values = st.sampled_from(
+    [
+        *(float("nan"), float("inf"), 1e308, SAFE + 1, -SAFE - 1, "\ud800", {1: 2}, {"\ud800": 1}),
+        *(
+            uuid.UUID(int=1),
+            Level.LOW,
+            datetime.date(2026, 1, 1),
+            b"x",
+            {1},
+            nested(64),
+            nested(65),
+        ),
+        *((1, [2.5]), Name("n"), {Name("n"): Name("n")}, [[]], {}, json.loads("[[1e5,null]]")),
+    ]
+)
+
+
+@given(st.lists(json_values | odd_values | st.lists(json_values | odd_values), max_size=8))
+@settings(max_examples=300)
+def test_many_values_are_encoded_and_refused_as_one_by_one(values: list[object]) -> None:
+    for serde in (JsonSerde(), JsonSerde(max_bytes=40), MsgpackSerde()):
+        assert all_at_once(serde, values) == one_by_one(serde, values)
+
+
+def test_a_serde_of_ones_own_is_asked_for_each_of_many_values() -> None:
+    class Shouting(JsonSerde[str]):
+        def dumps(self, value: str) -> bytes:
+            return super().dumps(value.upper())
+
+    assert dumps_all(Shouting(), ["a", "b"]) == [b'"A"', b'"B"']
+
+
+def test_many_values_that_repeat_themselves_without_end_are_refused_in_time() -> None:
+    value: object = [1]
+    for _ in range(40):
+        value = [value] * 10
+    with pytest.raises(InvalidPayload, match="too many values"):
+        dumps_all(JsonSerde(max_bytes=10_000), [1, value])

@@ -53,21 +53,6 @@ def test_every_term_comes_back_from_the_wire() -> None:
     assert codec.read_spec("a", wire) == spec
 
 
-def test_options_of_a_batch_say_what_those_of_each_job_say() -> None:
-    shared = Terms(attempts=3, backoff=Backoff("fixed", 2))
-    timed = Terms(timeout_ms=8000, correlation_id='"ü"')
-    specs = [
-        JobSpec(id="a", terms=shared),
-        JobSpec(id='"b', terms=shared, origin="o"),
-        JobSpec(id="c", terms=shared, reply=True),
-        JobSpec(id="ü", terms=timed),
-        JobSpec(id="e", terms=timed, origin='"o', reply=True),
-        JobSpec(id="f", terms=shared, origin="o", reply=True),
-    ]
-    written = [json.loads(text) for text in codec.write_options(specs)]
-    assert written == [codec.options_of(spec) for spec in specs]
-
-
 def test_options_hold_text_only() -> None:
     packed = codec.pack({"x": "ü🐂\0", "broken": "\ud800"})
     assert msgpack.unpackb(packed) == {"x": "ü🐂\0", "broken": "\\ud800"}

@@ -7,15 +7,15 @@ import json
 import pytest
 
 from toril.job import JobSpec, Terms
-from toril.storage.bullmq import codec
 from toril.storage.bullmq.sheets import read_sheet
+from toril.storage.bullmq.texts import write_options
 
 TERMS = Terms(attempts=4, timeout_ms=500)
 
 
 def raw(spec: JobSpec) -> bytes:
     """Options as the batch script is given them."""
-    (text,) = codec.write_options([spec])
+    (text,) = write_options([spec])
     return text.encode()
 
 

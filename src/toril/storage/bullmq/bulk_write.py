@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from json.encoder import encode_basestring as _quote
 from typing import Any, Final
 
 from toril.job import JobSpec, Terms
 from toril.resp.sync import SyncClient
-from toril.storage.bullmq import codec
 from toril.storage.bullmq.codes import refused
 from toril.storage.bullmq.intake import LATER, NONE, PLAIN, add_command, added_arguments, script_for
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import CHUNK, check_reply, chunks
 from toril.storage.bullmq.official import own
 from toril.storage.bullmq.scripts import Command
+from toril.storage.bullmq.texts import write_columns
 from toril.storage.columns import Written
 
 _AT_ONCE: Final = 50
@@ -91,12 +90,13 @@ class BulkWriter:
         now = self._now()
         commands: list[Command] = []
         for batch in chunks(some, _AT_ONCE):
+            ids, terms = [rows.ids[at] for at in batch], [rows.terms[at] for at in batch]
             args = added_arguments(
-                [rows.ids[at] for at in batch],
+                ids,
                 [rows.names[at] for at in batch],
                 [rows.payloads[at] for at in batch],
-                list(_options(rows, batch)),
-                later=[rows.terms[at] for at in batch] if script == LATER else (),
+                write_columns(ids, terms, rows.origin),
+                later=terms if script == LATER else (),
             )
             commands.append(("EVALSHA", own(script).sha, 1, self._keys.base, now, *args))
         done = zip(chunks(some, _AT_ONCE), self._send(commands), strict=True)
@@ -151,18 +151,6 @@ def _sort(rows: Rows) -> dict[str, list[int]]:
             kind = kinds[id(terms)] = places[script_for(terms)]
         kind.append(at)
     return places
-
-
-def _options(rows: Rows, some: Sequence[int]) -> Iterator[str]:
-    """Write the options of jobs; those of one `Terms` differ by the id only."""
-    terms: Terms | None = None
-    start = end = ""
-    for at in some:
-        if rows.terms[at] is not terms:
-            terms = rows.terms[at]
-            (whole,) = codec.write_options([JobSpec(id="", terms=terms, origin=rows.origin)])
-            start, end = whole.split('"jobId":""')
-        yield codec.clean(f'{start}"jobId":{_quote(rows.ids[at])}{end}')
 
 
 def _is_new(spec: JobSpec, there: Sequence[bytes], added: bytes | int) -> bool:

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from json.encoder import encode_basestring as _quote
 from typing import Final, cast
 
 import msgpack
 
-from toril.drafts import Drafts
 from toril.errors import InvalidInput
-from toril.job import JobRecord, JobSpec, State, Terms
+from toril.job import JobRecord, JobSpec, State
 from toril.outcome import CANCELLED, Failure, Lease
 from toril.quick import new_lease, new_spec
 from toril.storage.bullmq.leases import write_note
@@ -78,42 +75,6 @@ def options_of(spec: JobSpec) -> Options:
     if private:
         options[PRIVATE] = private
     return options
-
-
-def write_options(specs: Sequence[JobSpec]) -> list[str]:
-    """Write the options of jobs as JSON."""
-    shared, terms = _options_shared(specs[0].terms), specs[0].terms
-    if isinstance(specs, Drafts) and specs.alike:
-        head, tail = _options_around(specs[0], shared)
-        return [_readable(f"{head}{_quote(job_id)}{tail}") for job_id in specs.ids]
-    written: list[str] = []
-    for spec in specs:
-        if spec.terms is not terms:  # to look them up by their value is dear
-            shared, terms = _options_shared(spec.terms), spec.terms
-        written.append(_readable(_quote(spec.id).join(_options_around(spec, shared))))
-    return written
-
-
-def _readable(text: str) -> str:
-    return text if text.isascii() else clean(text)
-
-
-def _options_around(spec: JobSpec, shared: tuple[str, str]) -> tuple[str, str]:
-    """Write what stands before and after the id in the options of a job."""
-    head, inner = shared
-    if spec.origin:
-        waits = ',"w":1' if spec.reply else ""
-        return head, f',"{PRIVATE}":{{{inner}"o":{_quote(spec.origin)}{waits}}}}}'
-    rest = inner + ('"w":1' if spec.reply else "")
-    return head, f',"{PRIVATE}":{{{rest.removesuffix(",")}}}}}' if rest else "}"
-
-
-@lru_cache(maxsize=1024)
-def _options_shared(terms: Terms) -> tuple[str, str]:
-    """Write what the options of jobs with the same terms begin with: all of them, and our own."""
-    options = dict(write_terms(terms))
-    private = dumps(options.pop(PRIVATE, {}))[1:-1]
-    return f'{dumps(options)[:-1]},"jobId":', private and f"{private},"
 
 
 def check_payload(what: str, payload: bytes) -> str:

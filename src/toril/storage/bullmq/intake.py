@@ -11,6 +11,7 @@ from toril.job import JobSpec, State, Terms
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.scripts import Command, call
+from toril.storage.bullmq.texts import Texts
 from toril.storage.created import Created, ids_of
 from toril.storage.protocol import Receipt
 from toril.storage.quick import new_receipt
@@ -38,7 +39,7 @@ def created(script: str, jobs: Sequence[JobSpec]) -> Sequence[Receipt]:
 
 
 def added(
-    script: str, jobs: Sequence[JobSpec], options: Sequence[str], guard: tuple[str, str]
+    script: str, jobs: Sequence[JobSpec], options: Texts, guard: tuple[str, str]
 ) -> list[str | bytes]:
     """Write the arguments of a batch script for some jobs."""
     later = [spec.terms for spec in jobs] if script == LATER else ()
@@ -52,22 +53,25 @@ def added_arguments(
     ids: Sequence[str],
     names: Sequence[str],
     payloads: Sequence[bytes],
-    options: Sequence[str],
+    options: Texts,
     guard: tuple[str, str] = ("", ""),
     later: Sequence[Terms] = (),
 ) -> list[str | bytes]:
-    """Write the arguments of a batch script that adds jobs; mostly they share one name.
+    """Write the arguments of a batch script that adds jobs; what they share is written once.
 
     `later` holds the terms of the jobs if they have delays or priorities.
     """
-    columns: list[Sequence[str | bytes]] = [ids, payloads, options]
+    columns: list[Sequence[str | bytes]] = [ids, payloads]
+    if options.each:
+        columns.append(options.each)
     if later:
         columns.append([str(terms.delay_ms) for terms in later])
         columns.append([str(terms.priority) for terms in later])
     shared = names[0] if names.count(names[0]) == len(names) else ""
     if not shared:
         columns.append([codec.clean(name) for name in names])
-    return [*guard, codec.clean(shared), *chain.from_iterable(zip(*columns, strict=True))]
+    head = (*guard, codec.clean(shared), options.head, options.tail)
+    return [*head, *chain.from_iterable(zip(*columns, strict=True))]
 
 
 def first_state(spec: JobSpec) -> State:

@@ -28,6 +28,7 @@ from toril.storage.bullmq.joins import Joins
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.link import ENDING_KEPT_MS, Link, chunks
 from toril.storage.bullmq.scripts import Command, call
+from toril.storage.bullmq.texts import Texts, write_texts
 from toril.storage.bullmq.waits import Endings, Tell, read_ending
 from toril.storage.created import join
 from toril.storage.protocol import Cancellation, Ending, Receipt, Removal
@@ -100,7 +101,7 @@ class Produce(Link):
         script = self._script_for(jobs[0]) if len(jobs) == 1 else NONE
         if script and self.takes(script, queue):
             piece = Piece(script, jobs)
-            done = await self._add_batch(queue, piece, codec.write_options(jobs), ("", ""))
+            done = await self._add_batch(queue, piece, write_texts(jobs), ("", ""))
             return created(script, jobs) if done else await self._add_left(keys, queue, jobs)
         receipts: list[Sequence[Receipt]] = []
         flights: deque[Flight] = deque()
@@ -111,7 +112,7 @@ class Produce(Link):
                     receipts.append(await self._add_officially(keys, queue, piece.jobs))
                     continue
                 guard = flights[-1].last if flights else ("", "")
-                options = codec.write_options(piece.jobs)
+                options = write_texts(piece.jobs)
                 adding = self._add_batch(queue, piece, options, guard)
                 if len(piece.jobs) == len(jobs):  # no other piece to go out meanwhile
                     done = await adding
@@ -119,8 +120,8 @@ class Produce(Link):
                     if done == len(jobs):
                         return there
                     return join([there, await self._add_left(keys, queue, jobs[done:])])
-                sending = asyncio.create_task(adding)
-                flights.append(Flight(piece, sending, (piece.jobs[-1].id, options[-1])))
+                sending, last = asyncio.create_task(adding), piece.jobs[-1].id
+                flights.append(Flight(piece, sending, (last, options.last(last))))
                 await asyncio.sleep(0)  # it goes out
                 if len(flights) >= _UNDER_WAY:
                     receipts.append(await self._land(keys, queue, flights, wait_for=1))
@@ -132,7 +133,7 @@ class Produce(Link):
             await asyncio.gather(*(one.sending for one in flights), return_exceptions=True)
 
     async def _add_batch(
-        self, queue: str, piece: Piece, options: Sequence[str], guard: tuple[str, str]
+        self, queue: str, piece: Piece, options: Texts, guard: tuple[str, str]
     ) -> int:
         """Call a batch script; tell how many of the jobs it added."""
         script, jobs = piece

@@ -4,25 +4,30 @@
 -- ARGV[2], ARGV[3]  '' or id and options of the last of the jobs in the call before: unless that
 --           job is there, these are left too
 -- ARGV[4]   the name of all jobs, or '' if each comes with its own
--- ARGV[5…]  id, data, options as JSON, and the name if it is its own
+-- ARGV[5], ARGV[6]  what all jobs have before and after the id in their options, or '' and '' if
+--           each comes with its own
+-- ARGV[7…]  id, data, options as JSON if they are its own, and the name if it is its own
 -- Returns {how many jobs were added or -1 if the queue is why there are none, id of the last event}
 -- Events: added, waiting
 local args, events, shared = ARGV, base .. 'events', ARGV[4]
 local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'opts.maxLenEvents')
 if attributes[1] or attributes[2] then return {-1, ''} end
 if args[2] ~= '' and call('HGET', base .. args[2], 'opts') ~= args[3] then return {0, ''} end
-local size = shared == '' and 4 or 3
-local count, jobs, ids, seen, last = (#args - 4) / size, {}, {}, {}, ''
-for number = 1, count do jobs[number] = base .. args[5 + (number - 1) * size] end
+local head, tail = args[5], args[6]
+local own = head == '' and 1 or 0
+local size = 2 + own + (shared == '' and 1 or 0)
+local count, jobs, ids, seen, last = (#args - 6) / size, {}, {}, {}, ''
+for number = 1, count do jobs[number] = base .. args[7 + (number - 1) * size] end
 local known = call('EXISTS', base .. 'toril-ttl', unpack(jobs))
 local timed = known > 0 and call('EXISTS', base .. 'toril-ttl') == 1
 local taken = known > (timed and 1 or 0)
 for number = 1, count do
-  local at, job = 5 + (number - 1) * size, jobs[number]
-  local id, name = args[at], shared
+  local at, job = 7 + (number - 1) * size, jobs[number]
+  local id, name, options = args[at], shared, nil
   if seen[id] or taken and call('EXISTS', job) == 1 then break end
-  if size == 4 then name = args[at + 3] end
-  call('HSET', job, 'name', name, 'data', args[at + 1], 'opts', args[at + 2],
+  if shared == '' then name = args[at + size - 1] end
+  if own == 1 then options = args[at + 2] else options = head .. id .. tail end
+  call('HSET', job, 'name', name, 'data', args[at + 1], 'opts', options,
     'timestamp', args[1], 'delay', '0', 'priority', '0')
   call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
   last = call('XADD', events, '*', 'event', 'waiting', 'jobId', id)

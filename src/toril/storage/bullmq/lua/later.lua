@@ -4,15 +4,20 @@
 -- ARGV[2], ARGV[3]  '' or id and options of the last of the jobs in the call before: unless that
 --           job is there, these are left too
 -- ARGV[4]   the name of all jobs, or '' if each comes with its own
--- ARGV[5…]  id, data, options as JSON, delay in ms, priority, and the name if it is its own
+-- ARGV[5], ARGV[6]  what all jobs have before and after the id in their options, or '' and '' if
+--           each comes with its own
+-- ARGV[7…]  id, data, options as JSON if they are its own, delay in ms, priority, and the name if it
+--           is its own
 -- Returns {how many jobs were added, id of the last event}
 -- Events: added, delayed, waiting
 local args, events, delayed, shared = ARGV, base .. 'events', base .. 'delayed', ARGV[4]
 if args[2] ~= '' and call('HGET', base .. args[2], 'opts') ~= args[3] then return {0, ''} end
-local size = shared == '' and 6 or 5
-local count, jobs, ids, seen, last = (#args - 4) / size, {}, {}, {}, ''
+local head, tail = args[5], args[6]
+local own = head == '' and 1 or 0
+local size = 4 + own + (shared == '' and 1 or 0)
+local count, jobs, ids, seen, last = (#args - 6) / size, {}, {}, {}, ''
 local due, ranked, latest = {}, {}, {}
-for number = 1, count do jobs[number] = base .. args[5 + (number - 1) * size] end
+for number = 1, count do jobs[number] = base .. args[7 + (number - 1) * size] end
 local known = call('EXISTS', base .. 'toril-ttl', unpack(jobs))
 local timed = known > 0 and call('EXISTS', base .. 'toril-ttl') == 1
 local taken = known > (timed and 1 or 0)
@@ -28,10 +33,12 @@ local function score_at(time)
 end
 
 for number = 1, count do
-  local at, job, time, turn = 5 + (number - 1) * size, jobs[number], nil, nil
-  local id, delay, priority, name = args[at], tonumber(args[at + 3]), tonumber(args[at + 4]), shared
+  local at, job, time, turn = 7 + (number - 1) * size, jobs[number], nil, nil
+  local id, options, name = args[at], nil, shared
+  local delay, priority = tonumber(args[at + 2 + own]), tonumber(args[at + 3 + own])
   if seen[id] or taken and call('EXISTS', job) == 1 then break end
-  if size == 6 then name = args[at + 5] end
+  if shared == '' then name = args[at + size - 1] end
+  if own == 1 then options = args[at + 2] else options = head .. id .. tail end
   if delay > 0 then
     time = now + delay
     due[#due + 1], due[#due + 2] = score_at(time), id
@@ -41,8 +48,8 @@ for number = 1, count do
     ranked[#ranked + 1] = priority * 0x100000000 + turn % 0x100000000
     ranked[#ranked + 1] = id
   end
-  call('HSET', job, 'name', name, 'data', args[at + 1], 'opts', args[at + 2],
-    'timestamp', args[1], 'delay', args[at + 3], 'priority', args[at + 4])
+  call('HSET', job, 'name', name, 'data', args[at + 1], 'opts', options,
+    'timestamp', args[1], 'delay', args[at + 2 + own], 'priority', args[at + 3 + own])
   call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
   if time then
     last = call('XADD', events, '*', 'event', 'delayed', 'jobId', id, 'delay', time)
