@@ -24,6 +24,11 @@ _MOST: Final = 50
 # Groups smaller than this cost more to take apart than it brings.
 _LEAST: Final = 8
 
+# Handlers that took longer than this have waited for something, and those after them will: then a
+# place is worth most while it is filled, and groups are small and handed out as they come.
+_BRIEF_S: Final = 0.01
+_FEW: Final = 25
+
 # Two replies that come together would go on together: both groups of handlers would run while
 # the storage idles, and both groups be settled while we do. So the second waits for the turns of
 # the loop in which the first runs and is sent: to start, to end, to be gathered, to be written.
@@ -102,8 +107,10 @@ class Settler(Generic[In]):
         self._scheduled = False
         if not self._pending or self._calls >= self._most_calls:
             return
-        group, self._pending = self._pending[: self._most], self._pending[self._most :]
-        flight = self._loop.create_task(self._fly(group))
+        brief = self._pending[0][0].seconds < _BRIEF_S
+        most = self._most if brief else min(self._most, _FEW)
+        group, self._pending = self._pending[:most], self._pending[most:]
+        flight = self._loop.create_task(self._fly(group, brief))
         self._calls += 1
         self._flights.add(flight)
         flight.add_done_callback(self._landed)
@@ -119,7 +126,7 @@ class Settler(Generic[In]):
             self._crashed(error)
         self._send()
 
-    async def _fly(self, group: Sequence[Entry[In]]) -> None:
+    async def _fly(self, group: Sequence[Entry[In]], brief: bool) -> None:
         outcomes = [outcome for _, outcome in group]
         # Threads that outlive their runs may hold places these runs would free.
         places = min(len(group), len(group) + self._hand.free)
@@ -146,10 +153,10 @@ class Settler(Generic[In]):
             self._settled(run, outcome, answer, repeated)
         if refill is not None:
             self._refilled(refill, settlement.batch)
-            await self._hand_out(settlement.batch)
+            await self._hand_out(settlement.batch, brief)
 
-    async def _hand_out(self, batch: Batch) -> None:
-        if len(batch.jobs) < _LEAST:
+    async def _hand_out(self, batch: Batch, brief: bool) -> None:
+        if not brief or len(batch.jobs) < _LEAST:
             self._deliver(batch)
             return
         self._hand.take(len(batch.jobs))  # they are ours, though not in a place yet

@@ -52,10 +52,14 @@ def read_renewal(
 
 def in_order(leases: Sequence[Lease], lost: list[Lease], cancelled: list[Lease]) -> Renewal:
     """Report leases in the order they were asked for."""
-    return Renewal(
-        lost=[lease for lease in leases if lease in lost] if lost else (),
-        cancelled=[lease for lease in leases if lease in cancelled] if cancelled else (),
-    )
+    return Renewal(lost=_among(leases, lost), cancelled=_among(leases, cancelled))
+
+
+def _among(leases: Sequence[Lease], some: Sequence[Lease]) -> Sequence[Lease]:
+    if not some:
+        return ()
+    held = {(lease.job_id, lease.token) for lease in some}
+    return [lease for lease in leases if (lease.job_id, lease.token) in held]
 
 
 class BullmqBeat:
