@@ -20,7 +20,7 @@ from toril.outcome import CANCELLED, Failure, Lease
 from toril.quick import new_lease, new_spec
 from toril.storage.bullmq.leases import write_note
 from toril.storage.bullmq.mending import BROKEN, fault_of
-from toril.storage.bullmq.sheets import Sheet, loads, read_sheet
+from toril.storage.bullmq.sheets import Sheet, Sheets, loads, read_sheet
 from toril.storage.bullmq.terms import PRIVATE, Options, write_terms
 from toril.storage.protocol import Claimed
 from toril.storage.quick import new_claimed
@@ -135,13 +135,13 @@ def read_claimed(job_id: str, fields: Fields, token: str, now_ms: int) -> Claime
     )
 
 
-def read_bare(parts: Sequence[bytes], token: str, now_ms: int) -> Claimed | None:
+def read_bare(parts: Sequence[bytes], sheets: Sheets, token: str, now_ms: int) -> Claimed | None:
     """Make a job in hand from its id and the fields `BARE`; None for one that is not sound."""
     raw_id, name, data, opts, timestamp, priority = parts
     if not (timestamp.isdigit() and priority.isdigit()):
         return None
     job_id = raw_id.decode()
-    sheet, origin = read_sheet(job_id, opts, int(priority))
+    sheet, origin = sheets.read(raw_id, opts, priority)
     if sheet.fault is not None:
         return None
     created = int(timestamp)

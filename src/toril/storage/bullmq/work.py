@@ -19,6 +19,7 @@ from toril.storage.bullmq.leases import Fate
 from toril.storage.bullmq.link import CHUNK, ENDING_KEPT_MS
 from toril.storage.bullmq.repeat import Repeats
 from toril.storage.bullmq.scripts import Command, call, check_token
+from toril.storage.bullmq.sheets import Sheets
 from toril.storage.protocol import Batch, Claim, Claimed, Reaped, Renewal
 
 BATCH: Final = 25
@@ -45,6 +46,7 @@ class Catch:
     empty: bool = False
     rest: bool = False
     """Whether the official scripts may find jobs that a batch script left."""
+    _sheets: Sheets = field(default_factory=Sheets)
 
     def take(self, reply: Sequence[Any], token: str, now_ms: int) -> None:
         """Read one reply: a job, or why there is none."""
@@ -62,7 +64,7 @@ class Catch:
         if first.__class__ is list:
             self.add(raw_id.decode(), codec.fields_of(first), token, now_ms)
             return
-        job = codec.read_bare(parts, token, now_ms)
+        job = codec.read_bare(parts, self._sheets, token, now_ms)
         if job is not None:
             self.jobs.append(job)
             return
