@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -80,10 +81,8 @@ def _watch(marks: Path, jobs: int, limit_s: float) -> tuple[float, float]:
 
 
 def coming_due(stage: Stage) -> Values:
-    """W10: how late delayed jobs start while the worker does half of what it can."""
-    jobs, late = max(400, stage.sizes.jobs // 2), stage.sizes.late
-    stage.fill(jobs)
-    rate = stage.measured("drain", jobs, CONCURRENCY)[1]["jobs/s"] / 2
+    """W10: how late delayed jobs start at half of the rate that can be added and worked."""
+    late, rate = stage.sizes.late, _sustained(stage) / 2
     stage.bench.clear()
     with stage.serve(late, CONCURRENCY) as worker:
         load = stage.run("late", late, 1, {RATE: f"{rate:.0f}"})
@@ -94,3 +93,18 @@ def coming_due(stage: Stage) -> Values:
         "p50 ms late": percentile(worker["late"], 50),
         "load, jobs/s": load["rate"],
     }
+
+
+def _sustained(stage: Stage) -> float:
+    """How many jobs a second are added and worked at the same time, on the cores there are.
+
+    A worker that has only to work does more: whoever adds jobs takes time of both cores.
+    """
+    jobs = max(2_000, stage.sizes.jobs)
+    with tempfile.NamedTemporaryFile() as marks, ThreadPoolExecutor(1) as beside:
+        Path(marks.name).write_bytes(bytes(jobs))
+        with stage.serve(jobs, CONCURRENCY, {MARKS: marks.name}):
+            adding = beside.submit(stage.run, "add", jobs, 1)
+            seconds, share = _watch(Path(marks.name), jobs, stage.limit_s)
+            adding.result()
+    return jobs * share / seconds

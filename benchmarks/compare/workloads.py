@@ -107,7 +107,7 @@ _ALL: Final = (
     ),
     Workload(
         key="W10",
-        title="delayed jobs while the worker does half of what it can",
+        title="delayed jobs at half of the rate that can be added and worked",
         metrics=("p99 ms late", "p50 ms late", "load, jobs/s"),
         run=busy.coming_due,
         less=True,
