@@ -152,6 +152,22 @@ async def test_a_large_hand_is_settled_in_groups_that_do_not_grow_with_it(
     assert watched.watched.settles == [50] * 10
 
 
+async def test_handlers_that_waited_are_settled_in_smaller_groups(watched: WatchedStage) -> None:
+    over = asyncio.Event()
+
+    async def wait(job: Ctx) -> object:
+        await over.wait()
+        return job.data
+
+    for number in range(200):
+        await watched.queue.enqueue(f"j{number}", number)
+    async with Worker(watched.queue, wait, concurrency=200):
+        await watched.clock.advance(0.1)
+        over.set()
+        await watched.clock.settle(200)
+    assert watched.watched.settles == [25] * 8
+
+
 @pytest.mark.parametrize("verb", ["settle", "claim"])
 async def test_a_lost_reply_costs_no_job_a_run_or_a_stall(stage: Stage, verb: str) -> None:
     runs: list[str] = []
