@@ -96,6 +96,8 @@ class Link:
         self._wakes: dict[str, WakeUps] = {}
         self._endings: dict[str, Endings] = {}
         self._joins: dict[tuple[str, str], Joins] = {}
+        self._answered: set[str] = set()
+        """Batch scripts that have run: the server knows them, and calls keep their order."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"

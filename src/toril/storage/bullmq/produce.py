@@ -123,7 +123,7 @@ class Produce(Link):
                 sending, last = asyncio.create_task(adding), piece.jobs[-1].id
                 flights.append(Flight(piece, sending, (last, options.last(last))))
                 await asyncio.sleep(0)  # it goes out
-                if len(flights) >= _UNDER_WAY:
+                if len(flights) >= _UNDER_WAY or piece.script not in self._answered:
                     receipts.append(await self._land(keys, queue, flights, wait_for=1))
             receipts.append(await self._land(keys, queue, flights))
             return join(receipts)
@@ -142,6 +142,7 @@ class Produce(Link):
         if endings is not None:
             endings.expect(awaited)
         reply = await self.own(script, queue, *added(script, jobs, options, guard))
+        self._answered.add(script)
         done, event = cast("tuple[int, bytes]", reply)
         if done < 0:
             self.refuses(script, queue)
