@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = "src/toril"
-VALUES = ("errors", "clock", "ids", "job", "event", "outcome", "retry", "serde", "text")
+VALUES = (
+    *("errors", "clock", "ids", "job", "event", "outcome", "retry", "serde", "text"),
+    "msgpack_serde",
+)
 VALUE_LIMIT = 90.0
 TOTAL_LIMIT = 80.0
 

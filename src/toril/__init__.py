@@ -46,12 +46,13 @@ if TYPE_CHECKING:
     from toril.intake import CancelResult, EnqueueResult, NewJob
     from toril.job import Dedup, Job, JobStatus, Keep, State
     from toril.metrics import MetricsCollector, NoMetrics
+    from toril.msgpack_serde import MsgpackSerde
     from toril.options import JobOptions
     from toril.outcome import Failure
     from toril.queue import Queue
     from toril.reaper import Reaper
     from toril.retry import Backoff, ErrorCategory, Postpone, Reject, Retry, categorize_error
-    from toril.serde import JsonSerde, MsgpackSerde, Serde
+    from toril.serde import JsonSerde, Serde
     from toril.storage import open_storage
     from toril.storage.file import FileStorage
     from toril.storage.memory import MemoryStorage
@@ -128,6 +129,7 @@ _HOMES = {
             "MetricsCollector",
             "NoMetrics",
         ),
+        "msgpack_serde": ("MsgpackSerde",),
         "options": ("JobOptions",),
         "outcome": ("Failure",),
         "queue": ("Queue",),
@@ -142,7 +144,6 @@ _HOMES = {
         ),
         "serde": (
             "JsonSerde",
-            "MsgpackSerde",
             "Serde",
         ),
         "storage": ("open_storage",),

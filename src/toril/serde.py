@@ -7,7 +7,6 @@ named by its path. Bytes are measured and scanned before a parser sees them.
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import re
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, cast
 
-from toril.errors import InvalidPayload, MissingExtra, SerdeError
+from toril.errors import InvalidPayload, SerdeError
 from toril.text import printable, type_name
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class JsonSerde(Generic[T]):
 
     def loads(self, payload: bytes) -> T:
         """Decode, or raise SerdeError; the message never quotes the payload."""
-        _check_length(payload, self.max_bytes)
+        check_length(payload, self.max_bytes)
         if payload.count(b"[") + payload.count(b"{") > MAX_DEPTH:
             _check_json_depth(payload)
         if orjson is not None:
@@ -128,57 +127,13 @@ def dumps_all(serde: Serde[T], values: Sequence[T]) -> list[bytes]:
     return [serde.dumps(value) for value in values]
 
 
-class MsgpackSerde(Generic[T]):
-    """MessagePack: smaller, and bytes are allowed. Needs the msgpack package."""
-
-    format = "msgpack"
-
-    def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
-        try:
-            msgpack = importlib.import_module("msgpack")
-        except ImportError:
-            raise MissingExtra(
-                "MsgpackSerde needs the msgpack package; fix: python -m pip install msgpack"
-            ) from None
-        self.max_bytes = max_bytes
-        self._pack = cast("Callable[..., bytes]", msgpack.packb)
-        self._unpack = cast("Callable[..., object]", msgpack.unpackb)
-        self._ext_type = cast("type", msgpack.ExtType)
-
-    def dumps(self, value: T) -> bytes:
-        """Encode, or raise InvalidPayload with the path to the culprit."""
-        # ExtType is a tuple, and would pass for a list.
-        _walk(value, _msgpack_scalar, _msgpack_scalar, self.max_bytes, self._ext_type)
-        try:
-            return self._pack(value, use_bin_type=True)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise _encoder_fault(error) from None
-
-    def loads(self, payload: bytes) -> T:
-        """Decode, or raise SerdeError; the message never quotes the payload."""
-        _check_length(payload, self.max_bytes)
-        _scan_msgpack(payload)
-        try:
-            value = self._unpack(
-                payload, raw=False, strict_map_key=False, object_pairs_hook=_unique
-            )
-            return cast("T", value)
-        except SerdeError:
-            raise
-        except UnicodeDecodeError:
-            raise SerdeError("payload holds text that is not UTF-8") from None
-        except Exception as error:
-            # msgpack has no common base class, and a list as a key is a TypeError.
-            raise SerdeError(f"payload is not MessagePack: {type(error).__name__}") from None
-
-
 def encode_json(value: object, *, sort_keys: bool = False, max_values: int = MAX_BYTES) -> bytes:
     """Encode as compact UTF-8 JSON, or raise InvalidPayload with the path to the culprit.
 
     `max_values` bounds the work on data that contains itself many times over.
     """
     if not _is_plain(value, max_values):
-        _walk(value, _json_scalar, _json_key, max_values)
+        walk(value, _json_scalar, _json_key, max_values)
     elif orjson is not None and not sort_keys:
         try:
             return orjson.dumps(value)
@@ -188,8 +143,8 @@ def encode_json(value: object, *, sort_keys: bool = False, max_values: int = MAX
         return _ENCODERS[sort_keys].encode(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
         # Cheaper to learn of a surrogate from the encoder than to look for it.
-        _walk(value, _json_scalar, _json_key, max_values)
-        raise _encoder_fault(error) from None
+        walk(value, _json_scalar, _json_key, max_values)
+        raise encoder_fault(error) from None
 
 
 def _is_plain(value: object, budget: int) -> bool:
@@ -263,7 +218,7 @@ def _are_plain(values: Sequence[object], budget: int) -> bool:
     return False
 
 
-def _walk(
+def walk(
     value: object,
     scalar_fault: Callable[[object], str],
     key_fault: Callable[[object], str],
@@ -309,7 +264,7 @@ def _refuse(steps: list[object], fault: str) -> NoReturn:
     raise InvalidPayload(f"cannot encode {printable(path)}: {fault}", path=path)
 
 
-def _encoder_fault(error: Exception) -> InvalidPayload:
+def encoder_fault(error: Exception) -> InvalidPayload:
     """Cover what a walk cannot see: data changed by another thread, or a full stack."""
     return InvalidPayload(f"cannot encode $: the encoder raised {type(error).__name__}", path="$")
 
@@ -323,7 +278,7 @@ def _step(step: object) -> str:
 
 def _json_scalar(value: object) -> str:
     if isinstance(value, str):
-        return _text_fault(value)
+        return text_fault(value)
     if isinstance(value, int):
         if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
             return ""
@@ -331,27 +286,16 @@ def _json_scalar(value: object) -> str:
         return f"an integer of {bits} bits loses digits above 2^53 - 1; pass it as str"
     if isinstance(value, float):
         return "" if math.isfinite(value) else f"{float(value)} is not JSON; pass None or a str"
-    return "" if value is None else _type_fault(value, "JSON")
+    return "" if value is None else type_fault(value, "JSON")
 
 
 def _json_key(key: object) -> str:
     if isinstance(key, str):
-        return _text_fault(key)
+        return text_fault(key)
     return f"{type_name(type(key))} cannot be a key in JSON; use str"
 
 
-def _msgpack_scalar(value: object) -> str:
-    if isinstance(value, str):
-        return _text_fault(value)
-    if isinstance(value, int):
-        fits = -(2**63) <= value < 2**64
-        return "" if fits else "an integer beyond 64 bits; pass it as str"
-    if value is None or isinstance(value, (float, bytes, bytearray)):
-        return ""
-    return _type_fault(value, "MessagePack")
-
-
-def _text_fault(text: str) -> str:
+def text_fault(text: str) -> str:
     try:
         str.encode(text)
     except UnicodeEncodeError as error:
@@ -359,7 +303,7 @@ def _text_fault(text: str) -> str:
     return ""
 
 
-def _type_fault(value: object, language: str) -> str:
+def type_fault(value: object, language: str) -> str:
     name = type_name(type(value))
     if hasattr(type(value), "__dataclass_fields__"):
         way_out = "pass dataclasses.asdict() of it"
@@ -370,7 +314,7 @@ def _type_fault(value: object, language: str) -> str:
     return f"{name} is not {language}; {way_out}, or set serde="
 
 
-def _check_length(payload: bytes, limit: int) -> None:
+def check_length(payload: bytes, limit: int) -> None:
     if not payload:
         raise SerdeError("payload is empty")
     if len(payload) > limit:
@@ -386,7 +330,7 @@ def _check_json_depth(payload: bytes) -> None:
             raise SerdeError(f"payload is nested deeper than {MAX_DEPTH} levels")
 
 
-def _unique(pairs: list[tuple[K, object]]) -> dict[K, object]:
+def unique(pairs: list[tuple[K, object]]) -> dict[K, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise SerdeError("payload holds the same key twice in one object")
@@ -402,60 +346,6 @@ def _finite(text: str) -> float:
 
 def _no_constant(_name: str) -> NoReturn:
     raise SerdeError("payload holds NaN or Infinity")
-
-
-def _scan_msgpack(payload: bytes) -> None:
-    """Refuse depth, extension types and false lengths before the parser reserves memory.
-
-    The parser believes an array's length, so a few bytes of nested headers could ask for
-    gigabytes. Every element takes a byte, which bounds the sum of all lengths.
-    """
-    suspects = payload.translate(None, _NO_HEADERS)
-    if len(payload) <= 65_536 and len(suspects) <= MAX_DEPTH and not _EXT_HEADER.search(suspects):
-        return
-    position, declared, pending = 0, 1, [1]
-    while pending:
-        if not pending[-1]:
-            pending.pop()
-            continue
-        pending[-1] -= 1
-        if position >= len(payload):
-            raise SerdeError("payload is not MessagePack: cut off")
-        width, count, children = _HEADERS[payload[position]]
-        position += 1 + width
-        if width:
-            count = int.from_bytes(payload[position - width : position], "big")
-        if children < 0:
-            raise SerdeError("payload holds a MessagePack extension type")
-        if not children:
-            position += count
-            continue
-        declared += count * children
-        pending.append(count * children)
-        if len(pending) > MAX_DEPTH + 1:
-            raise SerdeError(f"payload is nested deeper than {MAX_DEPTH} levels")
-        if declared > len(payload):
-            raise SerdeError("payload is not MessagePack: cut off")
-
-
-def _msgpack_headers() -> list[tuple[int, int, int]]:
-    """List, by first byte: width of the length, length if fixed, children per unit of length."""
-    table = [(0, 0, 0)] * 256
-    for size in range(16):
-        table[0x80 + size] = (0, size, 2)
-        table[0x90 + size] = (0, size, 1)
-    for size in range(32):
-        table[0xA0 + size] = (0, size, 0)
-    for width, binary, text in (1, 0xC4, 0xD9), (2, 0xC5, 0xDA), (4, 0xC6, 0xDB):
-        table[binary] = table[text] = (width, 0, 0)
-    for size, *numbers in (1, 0xCC, 0xD0), (2, 0xCD, 0xD1), (4, 0xCE, 0xD2, 0xCA):
-        for number in numbers:
-            table[number] = (0, size, 0)
-    table[0xCF] = table[0xD3] = table[0xCB] = (0, 8, 0)
-    table[0xDC], table[0xDD], table[0xDE], table[0xDF] = (2, 0, 1), (4, 0, 1), (2, 0, 2), (4, 0, 2)
-    for extension in (0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8):
-        table[extension] = (0, 0, -1)
-    return table
 
 
 _PLAIN_TYPES: Final = frozenset({str, bool, type(None)})
@@ -480,12 +370,9 @@ _ENCODERS: Final = tuple(
     for sort in (False, True)
 )
 _DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant
+    object_pairs_hook=unique, parse_float=_finite, parse_constant=_no_constant
 )
 _SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 # Possessive, and the closing quote optional: linear even on hostile input.
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
-_HEADERS: Final = _msgpack_headers()
-_NO_HEADERS: Final = bytes(byte for byte in range(256) if not _HEADERS[byte][2])
-_EXT_HEADER: Final = re.compile(rb"[\xc7-\xc9\xd4-\xd8]")

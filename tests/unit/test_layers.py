@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "toril"
 
 VALUES = {
     *("errors", "clock", "ids", "job", "event", "outcome", "retry", "serde", "text", "options"),
-    *("drafts", "extras", "quick", "whence"),
+    *("drafts", "extras", "msgpack_serde", "quick", "whence"),
 }
 
 # Who may import whom inside toril; the first match counts.
