@@ -60,6 +60,8 @@ class Link:
         self._intake = Intake(self._me)
         self._tokens: OrderedDict[str, None] = OrderedDict()
         self._registered: dict[str, float] = {}
+        self._answered = False
+        """Whether a hand-in was answered: the server knows the script, calls keep their order."""
         self._outlooks: dict[str, float] = {}
         self._listed: dict[tuple[str, str], float] = {}
         self._wakes: dict[str, WakeUps] = {}

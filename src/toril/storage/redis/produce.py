@@ -59,6 +59,7 @@ class Produce(Link):
             answers = cast(
                 "int | list[bytes]", await self._run("enqueue", queue, *args, durable=True)
             )
+            self._answered = True
             if isinstance(answers, int):
                 return Created(ids_of(jobs))
             if answers[-1] == b"?":  # everything was deleted, the list of queues too
@@ -84,7 +85,7 @@ class Produce(Link):
             for some in chain((jobs[:_FIRST],), chunks(jobs[_FIRST:])):
                 calls.append(asyncio.create_task(self._hand_in(queue, some)))
                 await asyncio.sleep(0)  # it goes out; the next are packed while the server works
-                while len(calls) > _UNDER_WAY:
+                while len(calls) > (_UNDER_WAY if self._answered else 0):
                     receipts.append(await calls.popleft())
             while calls:
                 receipts.append(await calls.popleft())
