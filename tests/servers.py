@@ -16,6 +16,8 @@ from typing import Final, Self
 
 import pytest
 
+from toril.resp.embedded_launch import tuning
+
 SAFE: Final = ("--appendonly", "yes", "--appendfsync", "always")
 """What keeps every acked write over a SIGKILL. With `everysec` the server answers while it holds
 writes back in its memory, for as long as an fsync is under way, and they die with it."""
@@ -80,6 +82,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
+                env=os.environ | tuning(),
                 start_new_session=True,
             )
         deadline = time.monotonic() + 10

@@ -207,6 +207,23 @@ async def test_the_settings_are_those_promised(yard: Yard) -> None:
     await server.stop()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the environment of a process")
+@pytest.mark.parametrize("given", [None, "glibc.malloc.tcache_count=7:glibc.malloc.arena_max=1"])
+async def test_the_server_keeps_more_freed_memory_at_hand(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("GLIBC_TUNABLES", given)
+    server = EmbeddedServer(yard.home)
+    await server.start()
+    environment = await asyncio.to_thread(Path(f"/proc/{server.pid}/environ").read_bytes)
+    await server.stop()
+    # The C library puts a NUL for each colon. Of two settings of one thing the last one counts.
+    told = environment.replace(b"\0", b":").decode()
+    assert f"GLIBC_TUNABLES=glibc.malloc.tcache_count=1000:{given or ''}" in told
+
+
 async def test_everything_is_private(yard: Yard) -> None:
     server = EmbeddedServer(yard.home)
     await server.start()
