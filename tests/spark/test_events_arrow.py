@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toril.spark.events_read import to_arrow
+from toril.spark.events_arrow import from_columns
 from toril.spark.schema import EVENTS, arrow_schema
 
 TEXTS = st.sampled_from([None, "", "a", "ä"])
@@ -29,7 +29,7 @@ def test_every_value_is_where_it_was(rows: list[tuple[int, str | None, int | Non
         "attempt": numbers,
         "delay_ms": numbers,
     }
-    found = to_arrow("q", columns, tuple(EVENTS))
+    found = from_columns("q", columns, tuple(EVENTS))
     found.validate(full=True)
     assert found.schema == arrow_schema(EVENTS)
     assert found.column("queue").to_pylist() == ["q"] * len(rows)
@@ -42,11 +42,11 @@ def test_every_value_is_where_it_was(rows: list[tuple[int, str | None, int | Non
 
 
 def test_a_time_is_told_to_the_millisecond() -> None:
-    found = to_arrow("q", {"number": [1], "time_ms": [1_763_000_000_123]}, ("time",))
+    found = from_columns("q", {"number": [1], "time_ms": [1_763_000_000_123]}, ("time",))
     expected = datetime(2025, 11, 13, 2, 13, 20, 123_000, UTC)
     assert found.column("time").to_pylist() == [expected]
 
 
 def test_a_time_that_no_timestamp_holds_is_an_error() -> None:
     with pytest.raises(pa.ArrowInvalid):
-        to_arrow("q", {"number": [1], "time_ms": [2**62]}, ("time",))
+        from_columns("q", {"number": [1], "time_ms": [2**62]}, ("time",))

@@ -46,10 +46,11 @@ from toril.storage.redis.layout import (
     check_twin,
     twins_of,
 )
+from toril.storage.redis.runs import append_entry
 from toril.storage.redis.scan import SETS, scan
 from toril.storage.redis.scripts import script
+from toril.storage.runs import EventRuns
 
-"""Arguments of one call: three per job."""
 _IN_FLIGHT: Final = 8
 """Calls sent before the first is answered."""
 
@@ -106,7 +107,8 @@ class RedisBulk:
         )
         first = last
         if entries:
-            first = _first(entries) - 1
+            raw_id, (_, blob) = entries[0]
+            first = codec.unpack_entry(raw_id, blob)[0] - 1
         return Span(first=Cursor(first), last=Cursor(last))
 
     def _last(self, base: str) -> int:
@@ -117,35 +119,50 @@ class RedisBulk:
         self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
     ) -> EventColumns:
         """Read up to `limit` events."""
+        columns = no_events()
+        entries, stop = self._entries(queue, after.major, until, limit)
+        for entry in entries:
+            append_columns(columns, entry, after.major, stop)
+        return columns
+
+    def read_runs(
+        self, queue: str, after: Cursor, until: Cursor | None, limit: int, into: EventRuns
+    ) -> Cursor:
+        """Append up to `limit` events without taking them apart."""
+        entries, stop = self._entries(queue, after.major, until, limit)
+        for entry in entries:
+            append_entry(into, entry, after.major, stop)
+        return Cursor(into.last) if entries else after
+
+    def _entries(
+        self, queue: str, after: int, until: Cursor | None, limit: int
+    ) -> tuple[list[codec.Entry], int]:
+        """The entries of the stream that hold the next events, and the number of the last event."""
         base = base_of(self.address.prefix, queue)
-        key, start = base + "events", f"({after.major}"
+        key, start = base + "events", f"({after}"
         # An entry's number is that of its last event, and one may hold hundreds: what is asked
-        # for by number is no more than what is wanted. It may lie in the middle of one, then
-        # that one is taken. How far they go comes first: one that is added in between must not
-        # count as trimmed.
+        # for by number is no more than what is wanted. How far they go comes first: one that is
+        # added in between must not count as trimmed.
         replies = self._client.pipeline(
             base,
             [
                 ("HGET", base + "meta", "e"),
-                ("XRANGE", key, start, after.major + limit, "COUNT", limit),
-                ("XRANGE", key, start, "+", "COUNT", 1),
+                ("XRANGE", key, start, after + limit, "COUNT", limit),
             ],
         )
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
-        found, some, one = cast("list[Any]", replies)
+        found, raw = cast("list[Any]", replies)
         last = int(found or 0)
         stop = last if until is None else min(until.major, last)
-        columns = no_events()
-        if after.major >= stop:
-            return columns
-        entries = some or one
-        for raw_id, (_, blob) in entries:
-            _append_entry(columns, raw_id, blob, after.major, min(stop, after.major + limit))
-        first = _first(entries) if entries else last + 1
-        check_trimmed(queue, after.major, first, stop)
-        return columns
+        if after >= stop:
+            return [], after
+        if not raw:  # what is wanted ends in the middle of one
+            raw = self._client.call(base, "XRANGE", key, start, "+", "COUNT", 1)
+        entries = [codec.unpack_entry(raw_id, blob) for raw_id, (_, blob) in raw]
+        check_trimmed(queue, after, entries[0][0] if entries else last + 1, stop)
+        return entries, min(stop, after + limit)
 
     def read_page(
         self, queue: str, after: Cursor, until: Cursor | None = None, limit: int = 2000
@@ -260,16 +277,11 @@ class RedisBulk:
         self._registered.add(queue)
 
 
-def _first(entries: list[list[Any]]) -> int:
-    raw_id, (_, blob) = entries[0]
-    return next(codec.read_entry(raw_id, blob)).cursor.major
-
-
-def _append_entry(columns: EventColumns, raw_id: bytes, blob: bytes, after: int, stop: int) -> None:
+def append_columns(columns: EventColumns, entry: codec.Entry, after: int, stop: int) -> None:
     """Append the events of one stream entry that lie after one number and up to another."""
-    time_ms, flat = codec.unpack_events(blob)
+    first, time_ms, packed = entry
+    flat = codec.flatten(packed)
     count = len(flat) // 8
-    first = int(raw_id.partition(b"-")[0]) - count + 1
     low, high = max(0, after + 1 - first), min(count, stop + 1 - first)
     if low >= high:
         return

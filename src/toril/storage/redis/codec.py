@@ -338,12 +338,23 @@ FREE_FIELDS: Final = {
 }
 
 
-def unpack_events(blob: bytes) -> tuple[int, list[Any]]:
-    """Unpack a stream entry: its time, and eight fields of each event, one after the other.
+Entry = tuple[int, int, Sequence[Any]]
+"""A stream entry: the number of its first event, their time, and eight fields of each, one after
+the other. Events alike but for their ids lie there as one: kinds, ids, and the six other fields."""
 
-    Events alike but for their ids lie there as one: kinds, ids, and the six other fields.
-    """
+
+def unpack_entry(raw_id: bytes, blob: bytes) -> Entry:
+    """Unpack an entry of the stream, whose id is the number of its last event."""
     time_ms, packed = unpack(blob)
+    count = len(packed) // 8
+    for at in range(0, len(packed), 8):
+        if type(packed[at]) is list:
+            count += len(packed[at]) * len(packed[at + 1]) - 1
+    return int(raw_id.partition(b"-")[0]) - count + 1, time_ms, packed
+
+
+def flatten(packed: Sequence[Any]) -> list[Any]:
+    """Take events apart: eight fields of each, one after the other."""
     flat: list[Any] = []
     for at in range(0, len(packed), 8):
         kind = packed[at]
@@ -354,17 +365,16 @@ def unpack_events(blob: bytes) -> tuple[int, list[Any]]:
                     flat += (one, job_id, *rest)
         else:
             flat += packed[at : at + 8]
-    return time_ms, flat
+    return flat
 
 
 def read_entry(raw_id: bytes, blob: bytes) -> Iterator[Event]:
     """Read the events packed into one stream entry, whose id is the number of its last."""
-    time_ms, flat = unpack_events(blob)
-    number = int(raw_id.partition(b"-")[0]) - len(flat) // 8
-    for at in range(0, len(flat), 8):
+    first, time_ms, packed = unpack_entry(raw_id, blob)
+    flat = flatten(packed)
+    for number, at in enumerate(range(0, len(flat), 8), first):
         word, job_id, attempt, name, worker, prev, x, y = flat[at : at + 8]
         kind = EventKind(word)
-        number += 1
         fields = zip(FREE_FIELDS.get(kind, ()), (x, y), strict=False)
         free = {field: value for field, value in fields if field and value is not False}
         yield Event(
