@@ -1,13 +1,12 @@
 """Events read through Spark, beside the same reading without it.
 
 Both sides are given a URL, a queue and a number of partitions; both plan, then read the same
-pieces with the same code, each piece in a process of its own. What differs is Spark: tasks, the way
-from a Python worker into the JVM, and there out of Arrow into rows. Runs alternate, and medians are
-told. Without Spark the reading ends with Arrow batches, as a task's does, or before, with columns.
-How fast Spark takes batches that are ready, with nothing read, is told as well: it bounds the rest.
-A partition through Spark keeps two processes busy, its Python worker and the JVM. Where partitions
-fill all cores, nothing is left for the second one, and the times of both add up: no reading is
-faster than that, and how near it comes is told.
+pieces, each piece in a process of its own: Spark into its rows, `Bulk` alone into columns. Runs
+alternate, and medians are told. Two more figures tell where the time goes: how fast a task's own
+code makes Arrow batches without Spark, and how fast Spark takes batches that are ready, with
+nothing read. A partition through Spark keeps two processes busy, its Python worker and the JVM.
+Where partitions fill all cores, nothing is left for the second one, and the times of both add up:
+no reading is faster than that, and how near it comes is told.
 """
 
 from __future__ import annotations
@@ -77,21 +76,21 @@ def _compare(spark: SparkSession, kind: str, url: str, parts: int, reps: int) ->
     )
     return [
         Figure(
-            name=f"{name}, Bulk into Arrow",
+            name=name,
             ours=rates["spark"],
-            other=rates["arrow"],
+            other=rates["columns"],
             unit="events/s",
             target=">= 0.8",
         ),
         Figure(
-            name=f"{name}, Bulk's columns",
+            name=f"{name}, beside its own Arrow batches",
             ours=rates["spark"],
-            other=rates["columns"],
+            other=rates["arrow"],
             unit="events/s",
             target="",
         ),
         Figure(
-            name=f"{name}, nothing read by Spark",
+            name=f"{name}, Spark reading nothing",
             ours=rates["ready"],
             other=rates["columns"],
             unit="events/s",

@@ -62,7 +62,9 @@ def rows(draw: st.DrawFn) -> list[object]:
     return [kinds if alike else kinds[0], ids, *rest, *draw(free(kinds))]
 
 
-ENTRIES = st.lists(st.tuples(SMALL, st.lists(rows(), min_size=1, max_size=4)), max_size=4)
+ENTRIES = st.lists(
+    st.tuples(SMALL, st.lists(rows(), min_size=1, max_size=4)), min_size=1, max_size=4
+)
 
 
 def pack(last: int, time_ms: int, packed: list[list[object]]) -> tuple[int, bytes, bytes]:
@@ -73,7 +75,7 @@ def pack(last: int, time_ms: int, packed: list[list[object]]) -> tuple[int, byte
     return last, b"%d-0" % last, msgpack.packb((time_ms, flat))
 
 
-@given(ENTRIES, st.integers(0, 20), st.integers(1, 40), st.integers(0, 5))
+@given(ENTRIES, st.integers(0, 8), st.integers(1, 40), st.integers(0, 8))
 def test_runs_hold_what_columns_hold(
     entries: list[tuple[int, list[list[object]]]], after: int, wanted: int, before: int
 ) -> None:
