@@ -22,6 +22,7 @@ LAYERS: list[tuple[str, set[str]]] = [
     ("storage.protocol", VALUES),
     ("storage.columns_walk", VALUES | {"storage.columns"}),
     ("storage.columns", VALUES),
+    ("storage.runs", VALUES | {"storage.columns"}),
     ("storage.memory", VALUES | {"storage.protocol", "storage.quick", "storage.memory"}),
     ("storage.quick", VALUES | {"storage.protocol"}),
     ("storage.created", VALUES | {"storage.protocol", "storage.quick"}),
@@ -29,7 +30,7 @@ LAYERS: list[tuple[str, set[str]]] = [
         "storage.redis",
         VALUES
         | {"storage.protocol", "storage.created", "storage.columns", "storage.redis", "resp"}
-        | {"storage.quick"},
+        | {"storage.quick", "storage.runs"},
     ),
     ("storage.file", VALUES | {"storage.protocol", "storage.columns", "storage.file"}),
     (

@@ -100,9 +100,8 @@ def _kinds(runs: EventRuns, kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
     codes = pa.py_buffer(bytes(runs.codes))
-    return pa.array(runs.kinds, kind).take(
-        pa.Array.from_buffers(pa.uint8(), len(runs), [None, codes])
-    )
+    places = pa.Array.from_buffers(pa.uint8(), len(runs), [None, codes])
+    return pa.array(list(runs.kinds), kind).take(places)
 
 
 def _job_ids(runs: EventRuns, kind: pa.DataType) -> pa.Array:
