@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypedDict, TypeVar, cast
+from typing import Final, Protocol, TypedDict, TypeVar, cast
 
 from toril.errors import InvalidInput, InvalidOption
 from toril.event import Cursor
@@ -35,6 +35,19 @@ class EventColumns(TypedDict):
     dedup_id: list[str | None]
     other_id: list[str | None]
     count: list[int | None]
+
+
+SELDOM: Final = (
+    "reason",
+    "delay_ms",
+    "duration_ms",
+    "result_size",
+    "progress",
+    "dedup_id",
+    "other_id",
+    "count",
+)
+"""Columns of events that only some kinds have."""
 
 
 class JobColumns(TypedDict):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol, cast
 
 from toril.event import Cursor
-from toril.storage.columns import Bulk
+from toril.storage.columns import SELDOM, Bulk
 
 SHARED: Final = (
     "time_ms",
@@ -18,14 +18,7 @@ SHARED: Final = (
     "job_name",
     "worker_id",
     "prev",
-    "reason",
-    "delay_ms",
-    "duration_ms",
-    "result_size",
-    "progress",
-    "dedup_id",
-    "other_id",
-    "count",
+    *SELDOM,
 )
 """What the events of a run have in common, in this order; see `EventColumns`."""
 

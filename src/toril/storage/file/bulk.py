@@ -12,6 +12,7 @@ from toril.event import Cursor
 from toril.ids import check_name
 from toril.job import DEFAULT_TERMS, JobRecord, JobSpec, State, Terms
 from toril.storage.columns import (
+    SELDOM,
     Columns,
     EventColumns,
     EventPage,
@@ -45,17 +46,6 @@ T = TypeVar("T")
 _CHUNK: Final = 500
 _PLAIN: Final = ("kind", "job_id", "job_name", "attempt", "worker_id")
 _ALWAYS: Final = 1 << 62
-_FREE: Final = (
-    "prev",
-    "reason",
-    "delay_ms",
-    "duration_ms",
-    "result_size",
-    "progress",
-    "dedup_id",
-    "other_id",
-    "count",
-)
 
 
 class FileBulk:
@@ -255,7 +245,7 @@ def _append_events(
     rows["time_ms"] += [time_ms] * (high - low)
     for name, values in zip(_PLAIN, plain, strict=True):
         rows[name] += values
-    for name in _FREE:
+    for name in ("prev", *SELDOM):
         rows[name] += [None] * (high - low)
     for row, more in enumerate(extras, at):
         if more:

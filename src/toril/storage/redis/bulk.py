@@ -18,6 +18,7 @@ from toril.resp.client import Settings
 from toril.resp.sync import SyncClient
 from toril.resp.url import Address, parse_url
 from toril.storage.columns import (
+    SELDOM,
     Columns,
     EventColumns,
     EventPage,
@@ -55,16 +56,6 @@ _IN_FLIGHT: Final = 8
 """Calls sent before the first is answered."""
 
 _FIELDS: Final = {kind.value: fields for kind, fields in codec.FREE_FIELDS.items()}
-_FREE: Final = (
-    "reason",
-    "delay_ms",
-    "duration_ms",
-    "result_size",
-    "progress",
-    "dedup_id",
-    "other_id",
-    "count",
-)
 
 
 class RedisBulk:
@@ -303,8 +294,8 @@ def _append_free(
 ) -> None:
     """Sort the two free fields of each event into the columns they mean."""
     rows = cast("dict[str, list[Any]]", columns)
-    at = len(rows[_FREE[0]])
-    for name in _FREE:
+    at = len(rows[SELDOM[0]])
+    for name in SELDOM:
         rows[name] += [None] * len(kinds)
     for row, kind in enumerate(kinds, at):
         if kind in _FIELDS:
