@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from toril.storage.columns import SELDOM
 from toril.storage.redis import codec
-from toril.storage.runs import SHARED, EventRuns
+from toril.storage.runs import EventRuns
 
-_OWN: Final = 5
-"""How many of the shared fields are there for every kind of event."""
-_NOTHING: Final = (None,) * (len(SHARED) - _OWN)
+_NOTHING: Final = (None,) * len(SELDOM)
 _PLACES: Final = {
-    kind.value: tuple(SHARED.index(name) - _OWN if name else None for name in names)
+    kind.value: tuple(SELDOM.index(name) if name else None for name in names)
     for kind, names in codec.FREE_FIELDS.items()
 }
-"""Where the two free fields of an event belong, by its kind."""
+"""Which of the seldom columns the two free fields of an event are, by its kind."""
 
 
 def append_entry(runs: EventRuns, entry: codec.Entry, after: int, stop: int) -> None:
