@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import pytest
+import uvloop
 
 from tests.servers import Server, valkey_binary
 from toril import NewJob, Queue, State
@@ -16,7 +17,7 @@ Run = Callable[[Coroutine[Any, Any, list[object]]], list[object]]
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_the_first_bulk_lines_up_in_order(loop: str) -> None:
-    run = asyncio.run if loop == "asyncio" else pytest.importorskip("uvloop").run
+    run = asyncio.run if loop == "asyncio" else uvloop.run
 
     async def add(url: str) -> list[object]:
         async with Queue("first", storage=url) as queue:

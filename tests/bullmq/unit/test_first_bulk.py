@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 import redis
+import uvloop
 
 from tests.servers import Server, valkey_binary
 from toril import NewJob, Queue
@@ -17,7 +18,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_no_job_of_the_first_bulk_is_added_by_itself(loop: str) -> None:
-    run = asyncio.run if loop == "asyncio" else pytest.importorskip("uvloop").run
+    run = asyncio.run if loop == "asyncio" else uvloop.run
 
     async def add(url: str) -> None:
         async with Queue("first", storage=f"bullmq+{url}") as queue:
