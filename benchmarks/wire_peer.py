@@ -39,7 +39,9 @@ UNDER_WAY: Final = 100
 WORKER: Final = "ceiling"
 ORIGIN: Final = "bulk"
 TERMS: Final = Terms()
-KEPT: Final = Fate(plain=True, kept=True, ttl_ms=None, for_good=True, waits=False, bare=True)
+KEPT: Final = Fate(
+    plain=True, kept=True, ttl_ms=None, for_good=True, outlives=True, waits=False, bare=True
+)
 
 
 class Wire:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Final, Generic
 
 from toril.clock import Clock, give_way
@@ -86,7 +85,7 @@ class Fetcher(Generic[In]):
         if self._napping is not None:
             self._napping.cancel()
 
-    def wish(self, count: int) -> Claim | None:
+    def wish(self, count: int, lease_ms: int | None = None) -> Claim | None:
         """Describe a claim for `count` jobs; None while no job should be taken."""
         if self._hand.closing or self._clock.monotonic() < self._limited_until:
             return None
@@ -94,7 +93,7 @@ class Fetcher(Generic[In]):
             token=token(),
             worker_id=self._worker_id,
             count=count,
-            lease_ms=self._lease_ms,
+            lease_ms=lease_ms or self._lease_ms,
             rate=self._rate,
             worker_name=self._worker_name,
         )
@@ -146,10 +145,9 @@ class Fetcher(Generic[In]):
 
     async def _await_claim(self, storage: Awaits, places: int) -> Batch | None:
         """Leave a claim with the storage for when there is work; None if no job should be taken."""
-        wish = self.wish(places)
+        wish = self.wish(places, min(self._lease_ms, _FIRST_LEASE_MS))
         if wish is None:
             return None
-        wish = replace(wish, lease_ms=min(wish.lease_ms, _FIRST_LEASE_MS))
         waiting = True
 
         def claim() -> Awaitable[Batch]:

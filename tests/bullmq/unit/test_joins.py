@@ -31,6 +31,10 @@ class Gate:
             raise self.error
         return [Receipt(id=spec.id, created=True, state=State.WAITING) for spec in jobs]
 
+    async def add_one(self, spec: JobSpec) -> Receipt:
+        (receipt,) = await self.add([spec])
+        return receipt
+
 
 class Stubborn(Exception):
     """Is not made again from what it keeps."""
@@ -46,7 +50,7 @@ def hand_in(joins: Joins, *ids: str) -> list[asyncio.Task[Receipt]]:
 
 async def test_who_is_alone_goes_at_once_and_those_who_come_meanwhile_together() -> None:
     gate = Gate()
-    callers = hand_in(Joins(gate.add), "a", "b", "c", "d")
+    callers = hand_in(Joins(gate.add, gate.add_one), "a", "b", "c", "d")
     await give_way(5)
     assert gate.calls == [["a"], ["b", "c", "d"]]
     gate.open.set()
@@ -56,7 +60,7 @@ async def test_who_is_alone_goes_at_once_and_those_who_come_meanwhile_together()
 @pytest.mark.parametrize("turns", [1, 2, 5])
 async def test_a_caller_who_is_cancelled_takes_nobody_along(turns: int) -> None:
     gate = Gate()
-    callers = hand_in(Joins(gate.add), "a", "b", "c")
+    callers = hand_in(Joins(gate.add, gate.add_one), "a", "b", "c")
     await give_way(turns)
     callers[0].cancel()
     callers[1].cancel()
@@ -69,7 +73,7 @@ async def test_a_caller_who_is_cancelled_takes_nobody_along(turns: int) -> None:
 async def test_an_error_reaches_each_caller_as_his_own() -> None:
     gate = Gate()
     gate.error = StorageUnavailable("the server is away")
-    joins = Joins(gate.add)
+    joins = Joins(gate.add, gate.add_one)
     callers = hand_in(joins, "a", "b", "c")
     await give_way(5)
     gate.open.set()
@@ -83,7 +87,7 @@ async def test_an_error_reaches_each_caller_as_his_own() -> None:
 async def test_an_error_that_cannot_be_copied_reaches_everybody_too() -> None:
     gate = Gate()
     gate.error = Stubborn(why="it is gone")
-    callers = hand_in(Joins(gate.add), "a", "b", "c")
+    callers = hand_in(Joins(gate.add, gate.add_one), "a", "b", "c")
     await give_way(5)
     gate.open.set()
     errors = await asyncio.gather(*callers, return_exceptions=True)

@@ -11,7 +11,7 @@ from toril.job import JobSpec, State, Terms
 from toril.storage.bullmq import codec
 from toril.storage.bullmq.keys import Keys
 from toril.storage.bullmq.scripts import Command, call
-from toril.storage.bullmq.texts import Texts
+from toril.storage.bullmq.texts import Texts, write_options
 from toril.storage.created import Created, ids_of
 from toril.storage.protocol import Receipt
 from toril.storage.quick import new_receipt
@@ -47,6 +47,15 @@ def added(
         return added_arguments(jobs.ids, jobs.names, jobs.payloads, options, guard, later)
     ids, names = [spec.id for spec in jobs], [spec.name for spec in jobs]
     return added_arguments(ids, names, [spec.payload for spec in jobs], options, guard, later)
+
+
+def added_alone(script: str, spec: JobSpec) -> list[str | bytes]:
+    """Write the arguments of a batch script for a single job."""
+    name, options = codec.clean(spec.name), write_options((spec,))[0]
+    arguments: list[str | bytes] = ["", "", name, "", "", spec.id, spec.payload, options]
+    if script == LATER:
+        arguments += (str(spec.terms.delay_ms), str(spec.terms.priority))
+    return arguments
 
 
 def added_arguments(

@@ -11,6 +11,7 @@ from toril.job import JobSpec
 from toril.storage.protocol import Receipt
 
 Add: TypeAlias = Callable[[Sequence[JobSpec]], Awaitable[Sequence[Receipt]]]
+AddOne: TypeAlias = Callable[[JobSpec], Awaitable[Receipt]]
 Entry: TypeAlias = tuple[JobSpec, asyncio.Future[Receipt]]
 
 
@@ -29,8 +30,9 @@ class Joins:
     come until then share a call. A caller who is cancelled takes nobody else along.
     """
 
-    def __init__(self, add: Add) -> None:
+    def __init__(self, add: Add, add_one: AddOne) -> None:
         self._add = add
+        self._add_one = add_one
         self._under_way = 0
         self._waiting: list[Entry] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -40,10 +42,9 @@ class Joins:
         if not self._under_way:
             self._under_way += 1
             try:
-                (receipt,) = await self._add([spec])
+                return await self._add_one(spec)
             finally:
                 self._under_way -= 1
-            return receipt
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._send)

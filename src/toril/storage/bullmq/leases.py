@@ -38,6 +38,8 @@ class Fate(NamedTuple):
     kept: bool
     ttl_ms: int | None
     for_good: bool
+    outlives: bool
+    """Whether they are kept at least as long as an ending apart from them would be."""
     waits: bool
     bare: bool
 

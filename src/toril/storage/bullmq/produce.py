@@ -20,6 +20,7 @@ from toril.storage.bullmq.intake import (
     NONE,
     add_command,
     added,
+    added_alone,
     created,
     first_state,
     script_for,
@@ -32,6 +33,7 @@ from toril.storage.bullmq.texts import Texts, write_texts
 from toril.storage.bullmq.waits import Endings, Tell, read_ending
 from toril.storage.created import join
 from toril.storage.protocol import Cancellation, Ending, Receipt, Removal
+from toril.storage.quick import new_receipt
 
 _ADDED_AT_ONCE: Final = 50
 """Jobs per call of a batch script: under a millisecond of server time."""
@@ -88,8 +90,10 @@ class Produce(Link):
     def _joins_of(self, script: str, queue: str) -> Joins:
         joins = self._joins.get((script, queue))
         if joins is None:
-            add = partial(self._add_all, self.keys(queue), queue)
-            joins = self._joins[script, queue] = Joins(add)
+            keys = self.keys(queue)
+            add, add_one = partial(self._add_all, keys, queue), self._add_one
+            joins = Joins(add, partial(add_one, keys, queue, script))
+            self._joins[script, queue] = joins
         return joins
 
     async def _add_all(self, keys: Keys, queue: str, jobs: Sequence[JobSpec]) -> Sequence[Receipt]:
@@ -98,11 +102,6 @@ class Produce(Link):
         Each call of a batch script names the last job of the one before, and leaves everything
         if it is not there; so jobs line up in order, whatever becomes of the calls under way.
         """
-        script = self._script_for(jobs[0]) if len(jobs) == 1 else NONE
-        if script and self.takes(script, queue):
-            piece = Piece(script, jobs)
-            done = await self._add_batch(queue, piece, write_texts(jobs), ("", ""))
-            return created(script, jobs) if done else await self._add_left(keys, queue, jobs)
         receipts: list[Sequence[Receipt]] = []
         flights: deque[Flight] = deque()
         try:
@@ -138,17 +137,37 @@ class Produce(Link):
         """Call a batch script; tell how many of the jobs it added."""
         script, jobs = piece
         awaited = [] if isinstance(jobs, Drafts) else [spec.id for spec in jobs if spec.reply]
+        arguments = added(script, jobs, options, guard)
+        return await self._run(queue, script, arguments, len(jobs), awaited)
+
+    async def _add_one(self, keys: Keys, queue: str, script: str, spec: JobSpec) -> Receipt:
+        """Add a job that nothing goes out with."""
+        awaited = (spec.id,) if spec.reply else ()
+        if await self._run(queue, script, added_alone(script, spec), 1, awaited):
+            return new_receipt(id=spec.id, created=True, state=first_state(spec))
+        (receipt,) = await self._add_left(keys, queue, (spec,))
+        return receipt
+
+    async def _run(
+        self,
+        queue: str,
+        script: str,
+        arguments: Sequence[str | bytes],
+        count: int,
+        awaited: Sequence[str],
+    ) -> int:
+        """Call a batch script; tell how many of the `count` jobs it added."""
         endings = self._endings_of(queue) if awaited else None
         if endings is not None:
             endings.expect(awaited)
-        reply = await self.own(script, queue, *added(script, jobs, options, guard))
-        self._answered.add(script)
+        reply = await self.own(script, queue, *arguments)
         done, event = cast("tuple[int, bytes]", reply)
+        self._answered.add(script)
         if done < 0:
             self.refuses(script, queue)
         if endings is not None:
             for job_id in awaited:
-                endings.begin(job_id, event if done == len(jobs) else None)
+                endings.begin(job_id, event if done == count else None)
         return max(0, done)
 
     async def _land(

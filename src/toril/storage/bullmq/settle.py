@@ -46,6 +46,7 @@ _SETTLED_AT_ONCE: Final = 2 * BATCH
 """Jobs whose batches go out together."""
 _FATES: Final = 1024
 """Sets of options remembered, to know what becomes of a completed job."""
+_DONE_ALONE: Final = Settlement(answers=(DONE,), batch=EMPTY_BATCH)
 _MANY: Final = 1 << 30
 """An `attempts` that no job reaches: moveToFinished then tells of no exhaustion."""
 
@@ -70,6 +71,9 @@ class Settle(Work):
     ) -> Settlement:
         """End attempts under their leases, then claim the next jobs."""
         _ = self.client
+        if refill is None and len(outcomes) == 1 and await self._settle_one(queue, outcomes[0]):
+            await self.secure(queue)
+            return _DONE_ALONE
         catch = Catch()
         try:
             answers = await self._settle(queue, outcomes, refill, catch)
@@ -82,6 +86,17 @@ class Settle(Work):
         if refill is None:
             return Settlement(answers=answers, batch=EMPTY_BATCH)
         return Settlement(answers=answers, batch=await self.go_on(queue, catch))
+
+    async def _settle_one(self, queue: str, outcome: Outcome) -> bool:
+        """Complete a plain job that nothing goes out with; tell whether it is done.
+
+        What the script leaves is judged by the official ones, also a call that was repeated.
+        """
+        ended = self._ended(outcome) if self.takes("finish", queue) else None
+        if ended is None:
+            return False
+        reply = await self.own("finish", queue, *self.finish_arguments(None, "", 0, (ended,)))
+        return bool(reply[0])
 
     async def _settle(
         self, queue: str, outcomes: Sequence[Outcome], refill: Claim | None, catch: Catch
@@ -130,7 +145,7 @@ class Settle(Work):
             return None
         if not result.isascii():
             codec.check_payload(f"result of job {lease.job_id!r}", result)
-        return Ended(lease, result, fate, b"" if fate.for_good else _ending(outcome))
+        return Ended(lease, result, fate, b"" if fate.outlives else _ending(outcome))
 
     def _fate(self, lease: Lease) -> Fate:
         """Tell what becomes of completed jobs with the options of this one."""
@@ -144,6 +159,7 @@ class Settle(Work):
             kept=kept,
             ttl_ms=ttl_ms,
             for_good=kept and ttl_ms is None,
+            outlives=kept and (ttl_ms is None or ttl_ms >= ENDING_KEPT_MS),
             waits=note["waits"],
             bare=note["bare"],
         )

@@ -222,7 +222,7 @@ class Endings:
 
     async def _listen(self) -> None:
         asked = time.monotonic()
-        while self._watchers or self._hearers:
+        while self._is_wanted():
             everybody = False
             try:
                 count, ends = await self._read()
@@ -239,7 +239,11 @@ class Endings:
             if everybody or time.monotonic() - asked >= _TAIL_S:
                 asked = time.monotonic()
                 self._wake_all()
-            await give_way(_TURNS)
+            if self._is_wanted():  # who comes next begins anew
+                await give_way(_TURNS)
+
+    def _is_wanted(self) -> bool:
+        return bool(self._hearers or self._watchers)
 
     async def _read(self) -> tuple[int, int]:
         """Wait for events and hand them out; count them, and those that somebody waited for."""

@@ -18,9 +18,7 @@ local own = head == '' and 1 or 0
 local size = 2 + own + (shared == '' and 1 or 0)
 local count, jobs, ids, seen, last = (#args - 6) / size, {}, {}, {}, ''
 for number = 1, count do jobs[number] = base .. args[7 + (number - 1) * size] end
-local known = call('EXISTS', base .. 'toril-ttl', unpack(jobs))
-local timed = known > 0 and call('EXISTS', base .. 'toril-ttl') == 1
-local taken = known > (timed and 1 or 0)
+local taken = call('EXISTS', unpack(jobs)) > 0
 for number = 1, count do
   local at, job = 7 + (number - 1) * size, jobs[number]
   local id, name, options = args[at], shared, nil
@@ -34,7 +32,7 @@ for number = 1, count do
   ids[number], seen[id] = id, true
 end
 if #ids > 0 then
-  if timed then call('ZREM', base .. 'toril-ttl', unpack(ids)) end
+  call('ZREM', base .. 'toril-ttl', unpack(ids))
   call('XTRIM', events, 'MAXLEN', '~', attributes[3] or max_events())
   call('INCRBY', base .. 'id', #ids)
   call('LPUSH', base .. 'wait', unpack(ids))

@@ -20,10 +20,10 @@
 -- Of a bare job, which has the usual fields only and so starts for the first time, there are id,
 -- name, data, opts, timestamp and priority; of any other one id, all fields in a list, four times ''
 -- Events: completed, waiting, active, drained
-local left_here = ARGV[1] == '0'
+local left_here, lines = ARGV[1] == '0', 0
 if left_here then
+  lines = call('EXISTS', base .. 'wait', base .. 'prioritized', base .. 'delayed', base .. 'pc')
   -- Its time ran out, with nothing there to wait for.
-  local lines = call('EXISTS', base .. 'wait', base .. 'prioritized', base .. 'delayed', base .. 'pc')
   if lines == 0 then return {0, 0, -1, {}} end
   local clock = call('TIME')
   now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -40,8 +40,6 @@ if ARGV[7] ~= '' and call('GET', base .. ARGV[7] .. ':lock') == ARGV[8] then pla
 local function next_score()
   return tonumber(call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or -1)
 end
-local next_due, last_due = next_score(), (now + 1) * 0x1000 - 1
-local due = next_due >= 0 and next_due <= last_due
 local open = plain
 local more = want > 0 and not plain
 
@@ -57,6 +55,11 @@ local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
 -- A user who may not take jobs is told so before anything is written.
 if plain and want > 0 then call('RPOP', wait, 0) end
 local first = #line
+-- With one line there is nothing but what waits in it; who asks for nothing needs no other.
+local only = lines == 1 and first > 0
+local next_due = (only or want == 0) and -1 or next_score()
+local last_due = (now + 1) * 0x1000 - 1
+local due = next_due >= 0 and next_due <= last_due
 if plain and count > 0 then
   local tie_keys = {}
   for number = 1, count do
@@ -66,12 +69,13 @@ if plain and count > 0 then
   end
   locks = call('MGET', unpack(lock_keys))
   tied = call('EXISTS', unpack(tie_keys)) > 0
-  oldest = call('LRANGE', active, -count, -1)
+  if count > 1 then oldest = call('LRANGE', active, -count, -1) end
 end
 
 local function is_drained()
-  return handed == 0 and call('LLEN', active) == popped
-    and call('LLEN', wait) == 0 and call('ZCARD', prioritized) == 0
+  if handed > 0 then return false end
+  if popped == 0 then return call('EXISTS', active, wait, prioritized) == 0 end
+  return call('LLEN', active) == popped and call('EXISTS', wait, prioritized) == 0
 end
 
 -- Jobs mostly end in the order in which they started: then they need not be looked for.
@@ -169,9 +173,9 @@ local function hand_out()
     return false
   end
   local waited = line[first - lined]
-  local id = waited or call('ZRANGE', prioritized, 0, 0)[1]
+  local id = waited or not only and call('ZRANGE', prioritized, 0, 0)[1]
   if not id then
-    call('DEL', base .. 'pc')
+    if not only then call('DEL', base .. 'pc') end
     return false
   end
   if waited and string.sub(id, 1, 2) == '0:' then

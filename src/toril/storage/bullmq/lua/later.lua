@@ -18,9 +18,7 @@ local size = 4 + own + (shared == '' and 1 or 0)
 local count, jobs, ids, seen, last = (#args - 6) / size, {}, {}, {}, ''
 local due, ranked, latest = {}, {}, {}
 for number = 1, count do jobs[number] = base .. args[7 + (number - 1) * size] end
-local known = call('EXISTS', base .. 'toril-ttl', unpack(jobs))
-local timed = known > 0 and call('EXISTS', base .. 'toril-ttl') == 1
-local taken = known > (timed and 1 or 0)
+local taken = call('EXISTS', unpack(jobs)) > 0
 
 -- Jobs of one millisecond keep their order, as long as there are no more than 4096.
 local function score_at(time)
@@ -59,7 +57,7 @@ for number = 1, count do
   ids[number], seen[id] = id, true
 end
 if #ids == 0 then return {0, last} end
-if timed then call('ZREM', base .. 'toril-ttl', unpack(ids)) end
+call('ZREM', base .. 'toril-ttl', unpack(ids))
 call('XTRIM', events, 'MAXLEN', '~', max_events())
 call('INCRBY', base .. 'id', #ids)
 if #due > 0 then
