@@ -37,9 +37,9 @@ from toril.resp.replies import (
 from toril.resp.script import Script, shas_of
 from toril.resp.sync import SyncClient
 from toril.resp.url import Address
-from toril.resp.wire import Answer, Wire, pack, pack_all
+from toril.resp.wire import Answer, See, Wire, pack, pack_all
 
-__all__ = ["Client", "Reply", "ServerInfo", "Settings"]
+__all__ = ["Client", "Reply", "See", "ServerInfo", "Settings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,29 +134,31 @@ class Client:
         *args: Argument,
         durable: bool = False,
         again: Argument | None = None,
+        see: See | None = None,
     ) -> Reply:
         """Run a script with one key; a server that does not know it gets it first.
 
         A durable run returns when the effect is as safe as `durability` asks. `again` takes the
-        place of the last argument when the call is repeated, for scripts that must know.
+        place of the last argument when the call is repeated, for scripts that must know. `see` is
+        shown the reply before the caller goes on.
         """
         sha = script.sha
         if sha not in self._scripts:
             self._scripts[sha] = script
         packed = pack_all(("EVALSHA", sha, 1, key, *args))
         lane = self._lane
-        if lane is None or (wire := lane.wire) is None or (durable and self._durability.wanted):
-            repeat = None if again is None else ("EVALSHA", sha, 1, key, *args[:-1], again)
-            return await self._insist(
-                self._errand(key, durable), packed, shas=(sha,), repeat=repeat
-            )
-        answer = await wire.send(packed)
-        if not isinstance(answer, Exception):
-            return answer
+        answer: Answer = None
+        wire = None if lane is None or (durable and self._durability.wanted) else lane.wire
+        if wire is not None:
+            answer = await wire.send(packed, see)
+            if not isinstance(answer, Exception):
+                return answer
         repeat = None if again is None else ("EVALSHA", sha, 1, key, *args[:-1], again)
-        return await self._insist(
-            self._errand(key), packed, answer, wire, shas=(sha,), repeat=repeat
-        )
+        errand = self._errand(key, durable)
+        reply = await self._insist(errand, packed, answer, wire, shas=(sha,), repeat=repeat)
+        if see is not None:
+            see(reply)
+        return reply
 
     def learn(self, *scripts: Script) -> None:
         """Make scripts known, so that an EVALSHA inside a pipeline can be loaded again."""

@@ -22,6 +22,7 @@ from toril.resp.url import show_host
 from toril.text import printable
 
 Answer: TypeAlias = "Reply | ServerSaid | Lost"
+See: TypeAlias = Callable[[Reply], None]
 
 # A timer that fires this late tells of a blocked event loop, not of a silent server.
 _LATE_S: Final = 0.25
@@ -101,6 +102,23 @@ class Bundle:
         return self.future
 
 
+class Glance:
+    """Shows a reply to somebody before the one who waits for it goes on; errors to him only."""
+
+    __slots__ = ("_future", "_see", "done")
+
+    def __init__(self, future: asyncio.Future[Answer], see: See) -> None:
+        self.done = future.done
+        self._future = future
+        self._see = see
+
+    def set_result(self, result: Answer, /) -> None:
+        """Take the reply."""
+        if not isinstance(result, Exception):
+            self._see(result)
+        self._future.set_result(result)
+
+
 class Wire(asyncio.Protocol):
     """One connection. `limit` is how long it may be silent while it owes a reply."""
 
@@ -147,10 +165,11 @@ class Wire(asyncio.Protocol):
         known = self.client_id and self.run_id
         return Ghost(self.run_id, self.client_id) if known and self.owing else None
 
-    def send(self, packed: bytes) -> asyncio.Future[Answer]:
+    def send(self, packed: bytes, see: See | None = None) -> asyncio.Future[Answer]:
         """Send a command; the future gets the reply, whatever it is.
 
-        At once if the server owes nothing, else with all others of this turn of the loop.
+        At once if the server owes nothing, else with all others of this turn of the loop. `see` is
+        shown the reply as soon as it is there; it must not raise.
         """
         future: asyncio.Future[Answer] = self._loop.create_future()
         if self.lost is not None:
@@ -159,7 +178,7 @@ class Wire(asyncio.Protocol):
         idle = not self._waiting
         if idle:
             self._quiet_since = self._clock.monotonic()
-        self._waiting.append(future)
+        self._waiting.append(future if see is None else Glance(future, see))
         self._put([packed], idle)
         return future
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 from toril.clock import Clock, SystemClock
 from toril.errors import InvalidOption, StorageClosed
 from toril.job import KEEP_ALL, Keep
-from toril.resp.client import Client, Reply, Settings
+from toril.resp.client import Client, Reply, See, Settings
 from toril.resp.embedded import EmbeddedServer
 from toril.resp.fit import check_fit
 from toril.resp.replies import Argument
@@ -238,10 +238,17 @@ class Link:
 
     # -- calls -----------------------------------------------------------------------------
 
-    async def own(self, name: str, queue: str, *args: Argument, durable: bool = False) -> Any:
-        """Run one of our own scripts."""
-        base = self.keys(queue).base
-        return await self.client.run(own(name), base, await self.now(), *args, durable=durable)
+    async def own(
+        self,
+        name: str,
+        queue: str,
+        *args: Argument,
+        durable: bool = False,
+        see: See | None = None,
+    ) -> Any:
+        """Run one of our own scripts; `see` is shown the reply before the caller goes on."""
+        base, now = self.keys(queue).base, await self.now()
+        return await self.client.run(own(name), base, now, *args, durable=durable, see=see)
 
     async def own_command(self, name: str, queue: str, *args: Argument) -> Command:
         """Write the command that runs one of our own scripts, for a pipeline."""

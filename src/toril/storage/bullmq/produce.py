@@ -157,17 +157,11 @@ class Produce(Link):
         awaited: Sequence[str],
     ) -> int:
         """Call a batch script; tell how many of the `count` jobs it added."""
-        endings = self._endings_of(queue) if awaited else None
-        if endings is not None:
-            endings.expect(awaited)
-        reply = await self.own(script, queue, *arguments)
-        done, event = cast("tuple[int, bytes]", reply)
+        see = self._endings_of(queue).expect(awaited, count) if awaited else None
+        done = cast("tuple[int, bytes]", await self.own(script, queue, *arguments, see=see))[0]
         self._answered.add(script)
         if done < 0:
             self.refuses(script, queue)
-        if endings is not None:
-            for job_id in awaited:
-                endings.begin(job_id, event if done == count else None)
         return max(0, done)
 
     async def _land(

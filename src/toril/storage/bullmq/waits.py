@@ -13,7 +13,7 @@ import msgpack
 from toril.clock import Clock, give_way, wait_future
 from toril.errors import StorageError
 from toril.outcome import CANCELLED, Failure
-from toril.resp.client import Client, Reply
+from toril.resp.client import Client, Reply, See
 from toril.resp.wakeups import WakeUps
 from toril.storage.bullmq import codec
 from toril.storage.protocol import Ending, EndingKind
@@ -85,8 +85,11 @@ class Endings:
         self._whole: Place = (0, 0)
         """Since this place all events are read."""
 
-    def expect(self, ids: Iterable[str]) -> None:
-        """Take note of jobs that are about to be handed in by callers who will wait for them."""
+    def expect(self, ids: Sequence[str], count: int) -> See:
+        """Take note of jobs that are about to be handed in by callers who will wait for them.
+
+        The reply of the script, which adds `count` jobs, is to be shown to what this gives.
+        """
         for job_id in ids:
             self._unhear(job_id)  # an ending of the job before would now be taken for another's
             self._starts.pop(job_id, None)
@@ -94,27 +97,44 @@ class Endings:
         while len(self._starts) > _MOST_STARTS:
             del self._starts[next(iter(self._starts))]
 
-    def begin(self, job_id: str, event: bytes | None) -> None:
-        """Note the last event at the hand-in of a job; None if it was not we who made it."""
-        if event is None:
-            self._starts.pop(job_id, None)
-        elif job_id in self._starts:
-            self._starts[job_id] = Start(_place(event), time.monotonic())
+        def see(reply: Reply) -> None:
+            done, event = cast("tuple[int, bytes]", reply)
+            self._note_starts(ids, event if done == count else b"")
+
+        return see
+
+    def _note_starts(self, ids: Sequence[str], event: bytes) -> None:
+        """Note the last event at the hand-in of jobs, b"" if it was not we who made them.
+
+        Whoever waits for them will come; by then the question for their endings is under way.
+        """
+        if not event:
+            for job_id in ids:
+                self._starts.pop(job_id, None)
+            return
+        start = Start(_place(event), time.monotonic())
+        for job_id in ids:
+            if job_id in self._starts:
+                self._starts[job_id] = start
+        self._follow(start.place)
 
     def hear(self, job_id: str, tell: Tell) -> bool:
         """Tell how a job ends that was handed in just now; False if it has to be asked for."""
         first = self._first_start((job_id,))
         if first is None:
             return False
-        if self._task is None or self._task.done():
-            # The next event in the same millisecond can only be the start of this very job, of
-            # one handed in together with it, or one that nobody here waits for.
-            self._begin(b"%d-%d" % (first[0], first[1] + 1), first)
-        elif first < self._whole:
+        self._follow(first)
+        if first < self._whole:
             return False
         self._unhear(job_id)
         self._hearers[job_id] = tell
         return True
+
+    def _follow(self, first: Place) -> None:
+        if self._task is None or self._task.done():
+            # The next event in the same millisecond can only be the start of this very job, of
+            # one handed in together with it, or one that nobody here waits for.
+            self._begin(b"%d-%d" % (first[0], first[1] + 1), first)
 
     def _begin(self, last: bytes, whole: Place) -> None:
         self._last, self._whole = last, whole
@@ -222,7 +242,7 @@ class Endings:
 
     async def _listen(self) -> None:
         asked = time.monotonic()
-        while self._is_wanted():
+        while True:
             everybody = False
             try:
                 count, ends = await self._read()
@@ -239,11 +259,14 @@ class Endings:
             if everybody or time.monotonic() - asked >= _TAIL_S:
                 asked = time.monotonic()
                 self._wake_all()
-            if self._is_wanted():  # who comes next begins anew
-                await give_way(_TURNS)
+            if self._is_done():  # who comes next begins anew
+                return
+            await give_way(_TURNS)
+            if self._is_done():
+                return
 
-    def _is_wanted(self) -> bool:
-        return bool(self._hearers or self._watchers)
+    def _is_done(self) -> bool:
+        return not (self._hearers or self._watchers)
 
     async def _read(self) -> tuple[int, int]:
         """Wait for events and hand them out; count them, and those that somebody waited for."""
