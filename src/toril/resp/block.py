@@ -12,7 +12,7 @@ from toril.resp.errand import Errand
 from toril.resp.lane import Lane
 from toril.resp.node import Node
 from toril.resp.replies import Lost, Reply, ServerSaid
-from toril.resp.wire import Answer, Wire, pack
+from toril.resp.wire import Answer, See, Wire, pack
 
 Orphan: TypeAlias = "Callable[[Reply], Awaitable[None]]"
 
@@ -38,14 +38,16 @@ class Blocker:
         timeout_s: float,
         orphan: Orphan | None,
         name: str | None = None,
+        see: See | None = None,
     ) -> Reply:
         """Send the command and wait for its reply; None when the connection broke meanwhile.
 
-        With `name` the connection is called so while it blocks.
+        With `name` the connection is called so while it blocks. `see` is shown the reply before
+        the caller goes on.
         """
         while True:
             try:
-                (answer,) = await self._once(errand, [packed], timeout_s, orphan, name)
+                (answer,) = await self._once(errand, [packed], timeout_s, orphan, name, see=see)
             except Lost as lost:
                 await errand.recover(lost)
                 continue
@@ -105,6 +107,7 @@ class Blocker:
         orphan: Orphan | None,
         name: str | None,
         cut: asyncio.Future[None] | None = None,
+        see: See | None = None,
     ) -> list[Answer]:
         node = errand.aim()
         lane = node.lend()
@@ -118,7 +121,7 @@ class Blocker:
         before = len(commands)
         for one in packed:
             commands += errand.prefix(one)
-        sent = wire.bundle(commands)
+        sent = wire.bundle(commands, see)
 
         def cut_short(_cut: object) -> None:
             self._start(self._cut_short(node, wire, sent.future))

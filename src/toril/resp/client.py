@@ -214,14 +214,17 @@ class Client:
         timeout_s: float,
         orphan: Orphan | None = None,
         name: str | None = None,
+        see: See | None = None,
     ) -> Reply:
         """Send a blocking command on a connection of its own, which may be given a name.
 
         A connection that breaks while it blocks counts as a timeout (None): the caller looks
         for itself. When the coroutine is cancelled the server is told to stop blocking, and what
-        it had handed out already goes to `orphan`.
+        it had handed out already goes to `orphan`. `see` is shown the reply before the caller
+        goes on.
         """
-        return await self._blocker.block(self._errand(key), pack(*args), timeout_s, orphan, name)
+        errand = self._errand(key)
+        return await self._blocker.block(errand, pack_all(args), timeout_s, orphan, name, see)
 
     async def run_after(
         self,

@@ -73,13 +73,17 @@ ASKING: Final = pack("ASKING")
 
 
 class Bundle:
-    """Collects the replies of several commands sent as one."""
+    """Collects the replies of several commands sent as one; `see` is shown the last, if it is none
+    of an error, before whoever waits for them goes on."""
 
-    __slots__ = ("_answers", "_missing", "future")
+    __slots__ = ("_answers", "_missing", "_see", "future")
 
-    def __init__(self, count: int, future: asyncio.Future[list[Answer]]) -> None:
+    def __init__(
+        self, count: int, future: asyncio.Future[list[Answer]], see: See | None = None
+    ) -> None:
         self._answers: list[Answer] = []
         self._missing = count
+        self._see = see
         self.future = future
 
     def done(self) -> bool:
@@ -91,11 +95,14 @@ class Bundle:
         self._answers.append(result)
         self._missing -= 1
         if not self._missing and not self.future.done():
+            if self._see is not None and not isinstance(result, Exception):
+                self._see(result)
             self.future.set_result(self._answers)
 
     def renew(self) -> asyncio.Future[list[Answer]]:
         """Give a future for the replies, also after the first one was cancelled."""
         if self.future.cancelled():
+            self._see = None
             self.future = self.future.get_loop().create_future()
             if not self._missing:
                 self.future.set_result(self._answers)
@@ -186,9 +193,9 @@ class Wire(asyncio.Protocol):
         """Send several commands that nothing comes between; the future gets all replies."""
         return self.bundle(packed).future
 
-    def bundle(self, packed: Sequence[bytes]) -> Bundle:
+    def bundle(self, packed: Sequence[bytes], see: See | None = None) -> Bundle:
         """Send several commands; give what collects their replies."""
-        bundle = Bundle(len(packed), self._loop.create_future())
+        bundle = Bundle(len(packed), self._loop.create_future(), see)
         if self.lost is not None:
             for _ in packed:
                 bundle.set_result(self.lost)

@@ -23,6 +23,7 @@ Place: TypeAlias = tuple[int, int]
 
 _TAIL_S: Final = 1.0
 """How long a wait for a result trusts the events before it asks."""
+_TAIL_MS: Final = round(_TAIL_S * 1000)
 _PAGE: Final = 1000
 _BUSY: Final = 500
 """Events in one read from which on asking for the awaited jobs is cheaper than listening."""
@@ -82,6 +83,7 @@ class Endings:
         self._starts: dict[str, Start | None] = {}
         self._task: asyncio.Task[None] | None = None
         self._last = b"0-0"
+        self._counted = (0, 0)
         self._whole: Place = (0, 0)
         """Since this place all events are read."""
 
@@ -269,17 +271,23 @@ class Endings:
         return not (self._hearers or self._watchers)
 
     async def _read(self) -> tuple[int, int]:
-        """Wait for events and hand them out; count them, and those that somebody waited for."""
-        reply = await self._client.block(
+        """Wait for events; count them, and those that somebody waited for."""
+        self._counted = (0, 0)
+        await self._client.block(
             self._key,
-            *("XREAD", "COUNT", _PAGE, "BLOCK", round(_TAIL_S * 1000)),
+            *("XREAD", "COUNT", _PAGE, "BLOCK", _TAIL_MS),
             *("STREAMS", self._key, self._last),
             timeout_s=_TAIL_S,
+            see=self._hand_out,
         )
+        return self._counted
+
+    def _hand_out(self, reply: Reply) -> None:
+        """Tell what events say, before anything else goes on."""
         entries = cast("list[list[list[tuple[bytes, list[bytes]]]]]", reply)[0][1] if reply else []
         ended, heard = [], 0
         for raw_id, flat in entries:
-            if flat[1] in _ENDS:
+            if flat[1] in _ENDS and len(flat) > 3:
                 job_id = flat[3].decode(errors="replace")
                 if job_id in self._watchers:
                     value = flat[5] if len(flat) > 5 else b""
@@ -293,7 +301,7 @@ class Endings:
         if entries:
             self._last = entries[-1][0]
         self._wake(ended)
-        return len(entries), len(ended) + heard
+        self._counted = (len(entries), len(ended) + heard)
 
     def _hear_of(self, job_id: str, raw_id: bytes, flat: Sequence[bytes]) -> None:
         """Tell a result; what else may have become of the job is asked for."""

@@ -213,16 +213,20 @@ class Replies:
                     self._key,
                     *("BLMPOP", str(_BLOCK_S), 1, self._key, "LEFT", "COUNT", _POPPED),
                     timeout_s=_BLOCK_S,
+                    see=self._hand_out,
                 )
             except StorageError:
                 return  # those who wait ask again by themselves
-            if reply:
-                _, messages = cast("tuple[bytes, list[bytes]]", reply)
-                for message in messages:
-                    self._deliver(message)
-                await give_way(_TURNS)  # those told go on first, and may send at once
-            else:
+            if not reply:
                 self._sweep()
+            elif self._watchers or self._promised:
+                await give_way(_TURNS)  # those told go on first, and may send at once
+
+    def _hand_out(self, reply: Reply) -> None:
+        """Tell what was pushed, before anything else goes on."""
+        _, messages = cast("tuple[bytes, list[bytes]]", reply or (b"", ()))
+        for message in messages:
+            self._deliver(message)
 
     def _deliver(self, message: bytes) -> None:
         job_id, letter, payload, origin = codec.read_message(message)
