@@ -24,7 +24,12 @@ def worker_name(claim: Claim) -> str:
 
 def client_name(keys: Keys, worker: str) -> str | None:
     """The name of a blocking connection by which Node's getWorkers() knows a worker."""
-    name = f"{_stem(keys)}:w:{worker}"
+    return _client_name(keys.prefix, keys.name, worker)
+
+
+@lru_cache(256)
+def _client_name(prefix: str, queue: str, worker: str) -> str | None:
+    name = f"{_stem_of(prefix, queue)}:w:{worker}"
     # CLIENT SETNAME takes printable ASCII without spaces.
     return name if name.isascii() and name.isprintable() and " " not in name else None
 
