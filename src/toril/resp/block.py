@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from toril.clock import Clock, wait_future
 from toril.errors import StorageError
@@ -12,7 +12,7 @@ from toril.resp.errand import Errand
 from toril.resp.lane import Lane
 from toril.resp.node import Node
 from toril.resp.replies import Lost, Reply, ServerSaid
-from toril.resp.wire import Answer, See, Wire, pack
+from toril.resp.wire import Answer, Bundle, See, Wire, pack
 
 Orphan: TypeAlias = "Callable[[Reply], Awaitable[None]]"
 
@@ -20,6 +20,17 @@ MARGIN_S: Final = 2.0
 """What a blocking command may take beyond its own timeout."""
 _UNBLOCK_EVERY_S: Final = 0.05
 _LAST_WORDS_S: Final = 1.0
+
+
+class Begun(NamedTuple):
+    """Commands that were sent, and the connection that they wait on."""
+
+    node: Node
+    lane: Lane
+    wire: Wire
+    sent: Bundle
+    before: int
+    """Replies that come before theirs."""
 
 
 class Blocker:
@@ -39,15 +50,19 @@ class Blocker:
         orphan: Orphan | None,
         name: str | None = None,
         see: See | None = None,
+        begun: Begun | None = None,
     ) -> Reply:
         """Send the command and wait for its reply; None when the connection broke meanwhile.
 
         With `name` the connection is called so while it blocks. `see` is shown the reply before
-        the caller goes on.
+        the caller goes on. `begun` is what `begin` gave for the same command.
         """
         while True:
             try:
-                (answer,) = await self._once(errand, [packed], timeout_s, orphan, name, see=see)
+                if begun is None:
+                    begun = await self._begin(errand, [packed], timeout_s, name, see)
+                (answer,) = await self._end(errand, begun, orphan)
+                begun = None
             except Lost as lost:
                 await errand.recover(lost)
                 continue
@@ -75,7 +90,8 @@ class Blocker:
         """
         both = [packed, then]
         try:
-            blocked, answer = await self._once(errand, both, timeout_s, orphan, name, cut)
+            begun = await self._begin(errand, both, timeout_s, name)
+            blocked, answer = await self._end(errand, begun, orphan, cut)
         except Lost:
             return None
         if isinstance(blocked, ServerSaid):
@@ -99,16 +115,27 @@ class Blocker:
         if self._chores:
             await asyncio.wait(self._chores)
 
-    async def _once(
+    def begin(
+        self, errand: Errand, packed: bytes, timeout_s: float, see: See | None
+    ) -> Begun | None:
+        """Send a command right now, for `block` to wait for; None if there is no connection yet."""
+        node = errand.aim()
+        lane = node.lend()
+        wire = lane.wire
+        if wire is None:
+            node.give_back(lane)
+            return None
+        errand.take(lane, wire)
+        return self._send(errand, node, lane, wire, [packed], timeout_s, None, see)
+
+    async def _begin(
         self,
         errand: Errand,
         packed: Sequence[bytes],
         timeout_s: float,
-        orphan: Orphan | None,
         name: str | None,
-        cut: asyncio.Future[None] | None = None,
         see: See | None = None,
-    ) -> list[Answer]:
+    ) -> Begun:
         node = errand.aim()
         lane = node.lend()
         try:
@@ -116,12 +143,34 @@ class Blocker:
         except BaseException:
             node.give_back(lane)
             raise
+        return self._send(errand, node, lane, wire, packed, timeout_s, name, see)
+
+    def _send(
+        self,
+        errand: Errand,
+        node: Node,
+        lane: Lane,
+        wire: Wire,
+        packed: Sequence[bytes],
+        timeout_s: float,
+        name: str | None,
+        see: See | None,
+    ) -> Begun:
         wire.allow(timeout_s + MARGIN_S)
         commands = self._rename(wire, name)
         before = len(commands)
         for one in packed:
             commands += errand.prefix(one)
-        sent = wire.bundle(commands, see)
+        return Begun(node, lane, wire, wire.bundle(commands, see), before)
+
+    async def _end(
+        self,
+        errand: Errand,
+        begun: Begun,
+        orphan: Orphan | None,
+        cut: asyncio.Future[None] | None = None,
+    ) -> list[Answer]:
+        node, lane, wire, sent, before = begun
 
         def cut_short(_cut: object) -> None:
             self._start(self._cut_short(node, wire, sent.future))

@@ -7,8 +7,9 @@ a reply are sent again on the next one, after the old one was killed on the serv
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from toril.clock import Clock, SystemClock
 from toril.errors import (
@@ -225,6 +226,19 @@ class Client:
         """
         errand = self._errand(key)
         return await self._blocker.block(errand, pack_all(args), timeout_s, orphan, name, see)
+
+    def block_soon(
+        self, key: str, *args: Argument, timeout_s: float, see: See
+    ) -> Callable[[], Awaitable[Reply]]:
+        """Send a blocking command before this returns, where there is a connection for it.
+
+        What it gives waits for the reply, and raises, as `block` does; it must be called.
+        """
+        if self._router is None:
+            return partial(self.block, key, *args, timeout_s=timeout_s, see=see)
+        errand, packed = self._errand(key), pack_all(args)
+        begun = self._blocker.begin(errand, packed, timeout_s, see)
+        return partial(self._blocker.block, errand, packed, timeout_s, None, None, see, begun)
 
     async def run_after(
         self,

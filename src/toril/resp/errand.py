@@ -103,12 +103,16 @@ class Errand:
     async def enter(self, lane: Lane) -> Wire:
         """Give the connection of a lane; raise `Lost` if it cannot be made yet."""
         self.lane = lane
-        self.wire = lane.wire
-        if self.wire is None:
+        wire = lane.wire
+        if wire is None:
             self._start_clock()
-            self.wire = await lane.ready(min(self._left(), self._router.nap))
-        self._sent = True
-        return self.wire
+            wire = await lane.ready(min(self._left(), self._router.nap))
+        return self.take(lane, wire)
+
+    def take(self, lane: Lane, wire: Wire) -> Wire:
+        """Go by this connection of a lane."""
+        self.lane, self.wire, self._sent = lane, wire, True
+        return wire
 
     async def send(self, packed: bytes) -> Answer:
         """Send a command to the node whose turn it is; trouble is an answer too."""

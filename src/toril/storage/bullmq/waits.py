@@ -140,7 +140,7 @@ class Endings:
 
     def _begin(self, last: bytes, whole: Place) -> None:
         self._last, self._whole = last, whole
-        self._task = asyncio.create_task(self._listen())
+        self._task = asyncio.create_task(self._listen(self._ask_for_events()))
 
     def _unhear(self, job_id: str, ending: Ending | None = None) -> None:
         tell = self._hearers.pop(job_id, None)
@@ -242,12 +242,14 @@ class Endings:
         )
         return entries[0][0] if entries else b"0-0"
 
-    async def _listen(self) -> None:
+    async def _listen(self, read: Callable[[], Awaitable[Reply]]) -> None:
         asked = time.monotonic()
         while True:
             everybody = False
             try:
-                count, ends = await self._read()
+                self._counted = (0, 0)
+                await read()
+                count, ends = self._counted
                 # Silence may mean that the stream is gone; then whoever waits looks for himself.
                 everybody = not count
                 if count >= _BUSY and ends * _WORTH < count:
@@ -266,24 +268,22 @@ class Endings:
             await give_way(_TURNS)
             if self._is_done():
                 return
+            read = self._ask_for_events()
 
     def _is_done(self) -> bool:
         return not (self._hearers or self._watchers)
 
-    async def _read(self) -> tuple[int, int]:
-        """Wait for events; count them, and those that somebody waited for."""
-        self._counted = (0, 0)
-        await self._client.block(
+    def _ask_for_events(self) -> Callable[[], Awaitable[Reply]]:
+        return self._client.block_soon(
             self._key,
             *("XREAD", "COUNT", _PAGE, "BLOCK", _TAIL_MS),
             *("STREAMS", self._key, self._last),
             timeout_s=_TAIL_S,
             see=self._hand_out,
         )
-        return self._counted
 
     def _hand_out(self, reply: Reply) -> None:
-        """Tell what events say, before anything else goes on."""
+        """Tell what events say, before anything else goes on; count them, and those waited for."""
         entries = cast("list[list[list[tuple[bytes, list[bytes]]]]]", reply)[0][1] if reply else []
         ended, heard = [], 0
         for raw_id, flat in entries:
