@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-READ: Final = {"redis": 1_000_000, "bullmq": 300_000}
-"""So many that the start of a query, some tenths of a second, does not decide."""
-WRITTEN: Final = 200_000
+JOBS: Final = {"redis": 1_000_000, "bullmq": 300_000}
+"""Read and written: so many that the start of a query, some tenths of a second, does not decide."""
 PARTITIONS: Final = 2
 _PIECE: Final = 2000
 _OFFICIALLY: Final = 1000
@@ -64,7 +63,7 @@ def measure(spark: SparkSession, reps: int) -> list[Figure]:
 def _read(
     spark: SparkSession, pool: ProcessPoolExecutor, url: str, layout: str, reps: int
 ) -> list[Figure]:
-    queue, count = f"read-{layout}", READ[layout]
+    queue, count = f"read-{layout}", JOBS[layout]
     with _Opened(url) as bulk:
         for first in range(0, count, 10_000):
             ids, payloads = _rows(first, first + 10_000)
@@ -102,22 +101,23 @@ def _write(
     layout: str,
     reps: int,
 ) -> list[Figure]:
-    frame = spark.range(0, WRITTEN, 1, PARTITIONS).selectExpr(
+    count = JOBS[layout]
+    frame = spark.range(0, count, 1, PARTITIONS).selectExpr(
         "concat('order-', id) AS id", "id AS number", "'some text of a job' AS text"
     )
     frame = frame.cache()
     frame.count()
-    half = WRITTEN // PARTITIONS
+    half = count // PARTITIONS
     shares = [(part * half, part * half + half) for part in range(PARTITIONS)]
 
     def by_spark(source: str) -> float:
         _empty(server)
-        return _timed(WRITTEN, lambda: _save(frame, source, url))
+        return _timed(count, lambda: _save(frame, source, url))
 
     def alone() -> float:
         _empty(server)
         queue = ulid()
-        return _together(pool, WRITTEN, [partial(_fill, url, queue, *share) for share in shares])
+        return _together(pool, count, [partial(_fill, url, queue, *share) for share in shares])
 
     ways: dict[str, Callable[[], float]] = {
         "spark": lambda: by_spark(JobsSource.name()),

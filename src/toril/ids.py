@@ -11,6 +11,7 @@ import re
 import socket
 import time
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -187,6 +188,25 @@ def check_name(kind: str, value: object) -> str:
     if fault:
         raise InvalidName(f"{rule.subject} '{printable(text, 60)}' {fault}")
     return text
+
+
+_PLAIN_IDS: Final = re.compile(rf"(?:(?!\.{{1,2}}\n|(?:{_INTEGER.pattern})\n){_NO_COLON}\n)*")
+
+
+def check_ids(ids: Sequence[str]) -> None:
+    """Check job ids as `check_name` does; thousands of plain ones in a fifth of the time."""
+    if not _are_plain(ids):
+        for job_id in ids:
+            check_name("job", job_id)
+
+
+def _are_plain(ids: Sequence[str]) -> bool:
+    try:
+        lines = "\n".join([*ids, ""])
+    except TypeError:
+        return False
+    plain = lines.count("\n") == len(ids) and _PLAIN_IDS.fullmatch(lines) is not None
+    return plain and RESERVED_IDS.isdisjoint(ids)
 
 
 def _not_text(rule: _Rule, value: object) -> str:

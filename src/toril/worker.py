@@ -20,7 +20,7 @@ from toril.engine.heart import Heart, tick_s
 from toril.engine.journal import Journal
 from toril.engine.outage import Outage
 from toril.engine.reap import ReapLoop
-from toril.engine.report import Reporter
+from toril.engine.report import Reporter, Tally
 from toril.engine.settle import Settler
 from toril.errors import InvalidOption, StorageError, TorilError
 from toril.event import Cursor
@@ -73,6 +73,8 @@ class Worker(Generic[In, Out]):
         self._metrics: MetricsCollector = self.options.metrics or NoMetrics()
         self._journal = Journal(self.options.logger, queue.name, self.id)
         self.hooks = Hooks(self._journal.trouble)
+        self.tally = Tally()
+        """What became of its attempts so far."""
         self._crew: _Crew[In, Out] | None = None
         self._background: asyncio.Task[None] | None = None
 
@@ -95,6 +97,7 @@ class Worker(Generic[In, Out]):
             raise TorilError(f"{self!r} is running already")
         made = copy(self)
         made.options = self.options.changed(options)
+        made.tally = Tally()
         made._metrics = made.options.metrics or NoMetrics()
         made._journal = Journal(made.options.logger, self.queue.name, made.id)
         return made
@@ -209,6 +212,7 @@ class _Crew(Generic[In, Out]):
             metrics=metrics,
             hooks=worker.hooks,
             classify=policy.classify,
+            tally=worker.tally,
         )
         self._fetcher: Fetcher[In] = Fetcher(
             storage=storage,

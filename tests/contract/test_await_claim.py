@@ -12,7 +12,7 @@ from tests.servers import Server, valkey_binary
 from toril import JobContext, ManualClock, Queue
 from toril.errors import StorageDenied
 from toril.ids import token
-from toril.job import JobSpec, State
+from toril.job import JobSpec, State, Terms
 from toril.resp.client import Client
 from toril.resp.url import parse_url
 from toril.storage import open_storage
@@ -261,3 +261,24 @@ async def test_a_server_that_does_not_let_it_wait_says_so(
     with pytest.raises(StorageDenied):
         await storage.await_claim("q", wish(), LONG_MS, never())
     assert ids(await storage.claim("q", wish())) == ["a"]
+
+
+async def test_it_brings_what_waits_in_other_lines_too(storage: LeftClaims, admin: Client) -> None:
+    task = await leave(storage, admin, wish())
+    later, urgent = Terms(delay_ms=60_000), Terms(priority=1)
+    specs = [
+        JobSpec(id="later", payload=b"1", origin="o-later", terms=later),
+        JobSpec(id="urgent", payload=b"1", origin="o-urgent", terms=urgent),
+        JobSpec(id="plain", payload=b"1", origin="o-plain"),
+    ]
+    await storage.enqueue("q", specs)
+    batch = await asyncio.wait_for(task, 2)
+    found = ids(batch)
+    while len(found) < 2:  # it may have been granted before all were there
+        batch = await storage.claim("q", wish())
+        found += ids(batch)
+    assert sorted(found) == ["plain", "urgent"]
+    batch = await storage.await_claim("q", wish(), 1, never())
+    assert ids(batch) == []
+    assert batch.next_in_ms is not None
+    assert 50_000 < batch.next_in_ms <= 60_000

@@ -283,3 +283,15 @@ async def test_a_cancelled_run_tells_both_hooks(stage: Stage) -> None:
         await stage.queue.cancel("j", running=True)
         await stage.advance(1.1)
     assert heard == [("cancelled", "j"), ("failed", "j", JobCancelled)]
+
+
+async def test_a_worker_counts_its_attempts_by_how_they_ended(stage: Stage) -> None:
+    handler = Flaky(stage, ValueError("one"), Reject("never"))
+    for job_id in ("a", "b", "c"):
+        await stage.queue.enqueue(job_id, None, backoff=NO_JITTER)
+    worker = Worker(stage.queue, handler)
+    async with worker:
+        await stage.advance(10)
+    tally = worker.tally
+    assert (tally.completed, tally.failed, tally.retried) == (2, 1, 1)
+    assert worker.changed(concurrency=2).tally.completed == 0

@@ -213,3 +213,49 @@ async def test_close_ends_a_wait(server: Server) -> None:
     with pytest.raises(StorageClosed):
         await waiting
     assert time.monotonic() - start < 2
+
+
+async def test_a_blocking_command_can_be_sent_before_it_is_waited_for(client: Client) -> None:
+    await client.block("k", "BLPOP", "k", "0.01", timeout_s=0.01)  # makes the connection
+    seen: list[Reply] = []
+    wait = client.block_soon("k", "BLPOP", "k", 5, timeout_s=5, see=seen.append)
+    await blocked(client)
+    await client.call("k", "RPUSH", "k", "v")
+    assert await wait() == [b"k", b"v"]
+    assert seen == [[b"k", b"v"]]
+
+
+async def test_a_blocking_command_without_a_connection_yet_is_sent_when_it_is_waited_for(
+    client: Client,
+) -> None:
+    seen: list[Reply] = []
+    wait = client.block_soon("l", "BLPOP", "l", 5, timeout_s=5, see=seen.append)
+    await client.call("l", "RPUSH", "l", "v")
+    assert await wait() == [b"l", b"v"]
+    assert seen == [[b"l", b"v"]]
+
+
+async def test_a_closed_client_says_so_when_the_command_is_waited_for(client: Client) -> None:
+    await client.close()
+    wait = client.block_soon("l", "BLPOP", "l", 5, timeout_s=5, see=lambda _reply: None)
+    with pytest.raises(StorageClosed):
+        await wait()
+
+
+async def test_what_a_cancelled_command_brings_is_shown_to_nobody(client: Client) -> None:
+    seen: list[Reply] = []
+    orphans: list[Reply] = []
+
+    async def keep(reply: Reply) -> None:
+        orphans.append(reply)
+
+    waiting = asyncio.create_task(
+        client.block("m", "BLPOP", "m", 5, timeout_s=5, orphan=keep, see=seen.append)
+    )
+    await blocked(client)
+    waiting.cancel()
+    await client.call("m", "RPUSH", "m", "v")
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await until(lambda: bool(orphans) or not node_of(client)._lent)  # type: ignore[attr-defined]
+    assert seen == []

@@ -326,3 +326,25 @@ async def test_arguments_that_cannot_be_sent_are_refused(client: Client) -> None
     with pytest.raises(UnicodeEncodeError):
         await client.call("k", "SET", "k", "\ud800")
     assert await client.call("k", "PING") == b"PONG"
+
+
+async def test_a_reply_is_shown_before_the_caller_goes_on(client: Client) -> None:
+    seen: list[object] = []
+
+    async def call(word: str) -> None:
+        reply = await client.run(ECHO, "k", word, see=lambda reply: seen.append(reply))
+        seen.append(("returned", reply))
+
+    await client.call("", "SCRIPT", "FLUSH")
+    for word in ("first, which the server does not know", "then one that it knows"):
+        seen.clear()
+        await call(word)
+        assert seen == [[b"k", word.encode()], ("returned", [b"k", word.encode()])]
+
+
+async def test_an_error_is_shown_to_the_caller_only(client: Client) -> None:
+    seen: list[object] = []
+    broken = Script.of("broken", "return redis.error_reply('ERR no')")
+    with pytest.raises(StorageError, match="no"):
+        await client.run(broken, "k", see=seen.append)
+    assert seen == []

@@ -6,13 +6,14 @@ import enum
 import re
 import socket
 import unicodedata
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toril.errors import InvalidInput, InvalidName, InvalidPayload
-from toril.ids import RESERVED_IDS, check_name, content_id, token, ulid, worker_id
+from toril.ids import RESERVED_IDS, check_ids, check_name, content_id, token, ulid, worker_id
 
 KINDS = ("queue", "job", "dedup", "worker", "handler")
 CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -254,3 +255,34 @@ def test_what_passes_is_short_normal_visible_text(kind: str, name: str) -> None:
     assert 1 <= len(name.encode()) <= 255
     assert unicodedata.is_normalized("NFC", name)
     assert not any(unicodedata.category(character) in {"Cc", "Cs"} for character in name)
+
+
+_AWKWARD = st.sampled_from(
+    [*sorted(RESERVED_IDS)[:3], "", ".", "..", "0", "-7", "12", "a\nb", "\n", "a:b", "é", "x" * 256]
+)
+
+
+@given(st.lists(st.one_of(_AWKWARD, st.text("ab-.019 \n:é", max_size=4)), max_size=6))
+def test_ids_that_are_checked_together_are_judged_as_one_by_one(ids: list[str]) -> None:
+    def fault(check: Callable[[], object]) -> str:
+        try:
+            check()
+        except InvalidName as error:
+            return str(error)
+        return ""
+
+    def one_by_one() -> None:
+        for job_id in ids:
+            check_name("job", job_id)
+
+    assert fault(lambda: check_ids(ids)) == fault(one_by_one)
+
+
+@given(st.lists(st.text("ab-.019", min_size=1, max_size=4).map("job-".__add__), max_size=5))
+def test_plain_ids_are_taken_together(ids: list[str]) -> None:
+    check_ids(ids)
+
+
+def test_an_id_that_is_no_text_is_refused_among_others() -> None:
+    with pytest.raises(InvalidName, match="is of type int"):
+        check_ids(["job-1", 7])  # type: ignore[list-item]

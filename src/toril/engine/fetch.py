@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic
 
@@ -21,6 +22,10 @@ _TURNS: Final = 3
 # is short, though longer than it takes to notice a silent connection and to ask again on a new one;
 # the heart makes it longer.
 _FIRST_LEASE_MS: Final = 15_000
+
+
+# Whoever waits for the outcome that was just sent may wait for this core, too.
+_LET_GO: Final[Callable[[], None]] = getattr(os, "sched_yield", lambda: None)
 
 
 class Fetcher(Generic[In]):
@@ -129,6 +134,8 @@ class Fetcher(Generic[In]):
         try:
             if batch.jobs:  # a quick one is settled before we wait for more
                 await give_way(_TURNS)
+                if self._awaits is not None:
+                    _LET_GO()
             places = self._hand.free
             if self._awaits is None or not self._is_calm(batch) or places <= 0:
                 await self._idle(batch)

@@ -36,6 +36,17 @@ _EXHAUSTED: Final[FailureReason] = "transient_exhausted"
 _PERMANENT: Final[FailureReason] = "permanent"
 
 
+class Tally:
+    """Attempts whose ends were recorded, by how they ended; cancelled ones count as failed."""
+
+    __slots__ = ("completed", "failed", "retried")
+
+    def __init__(self) -> None:
+        self.completed = 0
+        self.failed = 0
+        self.retried = 0
+
+
 class Reporter(Generic[In]):
     """The last station of an attempt."""
 
@@ -47,7 +58,9 @@ class Reporter(Generic[In]):
         metrics: MetricsCollector,
         hooks: Hooks,
         classify: Classify,
+        tally: Tally,
     ) -> None:
+        self._tally = tally
         self._queue = queue
         self._journal = journal
         self._metrics = metrics
@@ -89,6 +102,7 @@ class Reporter(Generic[In]):
                 assert_never(outcome)
 
     def _completed(self, run: Run[In]) -> None:
+        self._tally.completed += 1
         if self._counting:
             self._count(run, "completed")
         self._journal.completed(run.claimed, run.seconds, run.result)
@@ -96,6 +110,7 @@ class Reporter(Generic[In]):
             self._hooks.emit("completed", run.context, run.result)
 
     def _failed(self, run: Run[In], outcome: Failed) -> None:
+        self._tally.failed += 1
         self._count(run, "failed", outcome)
         self._journal.failed(run.claimed, outcome.failure, self._category(run), outcome.exhausted)
         if outcome.failure.kind == CANCELLED:
@@ -104,6 +119,7 @@ class Reporter(Generic[In]):
             self._hooks.emit("failed", run.context, self._error(run, outcome))
 
     def _retried(self, run: Run[In], outcome: Retried) -> None:
+        self._tally.retried += 1
         self._count(run, "retried")
         self._journal.retried(run.claimed, outcome.failure, outcome.delay_ms)
         self._hooks.emit("retrying", run.context, run.error, outcome.delay_ms / 1000)

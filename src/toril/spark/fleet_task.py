@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,7 +11,6 @@ from importlib.util import find_spec
 from typing import Any, Final, cast
 
 from toril.errors import StorageError, StorageUnavailable, TorilError
-from toril.metrics import JobsProcessed, NoMetrics
 from toril.queue import Queue
 from toril.spark.board import Board, Order
 from toril.spark.cargo import Cargo
@@ -69,32 +67,19 @@ class FleetTask:
                 serde=cargo.serde,
                 result_serde=cargo.result_serde,
             )
-            tally = Tally()
-            options = {"name": f"spark-{task}.{attempt}", **cargo.options, "metrics": tally}
+            options = {"name": f"spark-{task}.{attempt}", **cargo.options}
             worker = Worker(queue, handlers, **cast("Any", options))
-            shift = _Shift(worker, tally, replace(own, worker_id=worker.id), self.run)
+            shift = _Shift(worker, replace(own, worker_id=worker.id), self.run)
             return await shift.work()
         except TorilError as error:
             return TaskEnd(attempts=[own], error=error)
 
 
-class Tally(NoMetrics):
-    """Counts what became of a worker's attempts."""
-
-    def __init__(self) -> None:
-        self.jobs: Counter[JobsProcessed] = Counter()
-
-    def increment_jobs_processed(self, queue: str, status: JobsProcessed) -> None:
-        """An attempt ended."""
-        self.jobs[status] += 1
-
-
 class _Shift:
     """One attempt of a task at work: the worker, its orders, its counts."""
 
-    def __init__(self, worker: Worker[Any, Any], tally: Tally, count: TaskCount, run: str) -> None:
+    def __init__(self, worker: Worker[Any, Any], count: TaskCount, run: str) -> None:
         self._worker = worker
-        self._tally = tally
         self._count = count
         self._storage: Storage = worker.queue.storage
         self._board = Board(self._storage, worker.queue.name, run)
@@ -142,11 +127,12 @@ class _Shift:
             await self._worker.stop(order.grace_s)
 
     def _now(self) -> TaskCount:
+        tally = self._worker.tally
         return replace(
             self._count,
-            completed=self._tally.jobs["completed"],
-            failed=self._tally.jobs["failed"],
-            retried=self._tally.jobs["retried"],
+            completed=tally.completed,
+            failed=tally.failed,
+            retried=tally.retried,
             active=self._worker.active,
             seconds=round(time.monotonic() - self._begun, 3),
         )

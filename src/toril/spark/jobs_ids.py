@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from toril.errors import InvalidInput, InvalidName, InvalidOption
-from toril.ids import check_name, content_id
+from toril.ids import check_ids, content_id
 from toril.spark.jobs_json import find_fault, json_fault, plain_values
 from toril.spark.jobs_terms import column_of
 from toril.spark.options import Options
@@ -56,11 +56,11 @@ class IdPlan:
     def ids(self, batch: pa.RecordBatch) -> list[str]:
         """Name the job of each row; raise for a row that has no name or an unfit one."""
         ids = self._hashes(batch) if self.column is None else self._named(batch, self.column)
-        for row, job_id in enumerate(ids):
-            try:
-                check_name("job", job_id)
-            except InvalidName as error:
-                raise InvalidName(f"toril_jobs: row {row} of its batch: {error}") from None
+        try:
+            check_ids(ids)
+        except InvalidName as error:
+            row = next(row for row, job_id in enumerate(ids) if _is_unfit(job_id))
+            raise InvalidName(f"toril_jobs: row {row} of its batch: {error}") from None
         return ids
 
     def _named(self, batch: pa.RecordBatch, column: str) -> list[str]:
@@ -86,6 +86,14 @@ class IdPlan:
         except InvalidInput:
             row, fault = find_fault(batch, self.hashed)
             raise InvalidInput(f"toril_jobs: row {row} of its batch: {fault}") from None
+
+
+def _is_unfit(job_id: str) -> bool:
+    try:
+        check_ids((job_id,))
+    except InvalidName:
+        return True
+    return False
 
 
 def _hashed(options: Options, schema: StructType, source: Sequence[str]) -> tuple[str, ...]:

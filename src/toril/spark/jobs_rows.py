@@ -103,12 +103,12 @@ class RowsPlan:
         """Make the jobs of a batch; raise for the first row that cannot be one, by its id."""
         ids = self.ids.ids(batch)
         payloads = self._payloads(batch, ids)
-        for job_id, payload in zip(ids, payloads, strict=True):
-            if len(payload) > SIZE_LIMIT:
-                raise InvalidInput(
-                    f"toril_jobs: row with id '{job_id}': its data take {len(payload):,} bytes;"
-                    f" the limit is {SIZE_LIMIT:,}: store it elsewhere and pass a reference"
-                )
+        if max(map(len, payloads), default=0) > SIZE_LIMIT:
+            at, size = next(one for one in enumerate(map(len, payloads)) if one[1] > SIZE_LIMIT)
+            raise InvalidInput(
+                f"toril_jobs: row with id '{ids[at]}': its data take {size:,} bytes;"
+                f" the limit is {SIZE_LIMIT:,}: store it elsewhere and pass a reference"
+            )
         _check_repeats(ids, payloads)
         return Rows(
             ids=ids,

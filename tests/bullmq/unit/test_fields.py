@@ -64,6 +64,21 @@ async def test_an_ending_is_left_for_one_who_came_while_the_job_ran(bench: Bench
     assert [await store(bench).client.exists(key) for key in left] == [False, True]
 
 
+@pytest.mark.parametrize(("ttl_ms", "left"), [(59_000, True), (60_000, False), (None, False)])
+async def test_an_ending_is_left_only_where_the_job_itself_is_sooner_gone(
+    bench: Bench, ttl_ms: int | None, left: bool
+) -> None:
+    terms = Terms(result_ttl_ms=ttl_ms)
+    spec = JobSpec(id="a", payload=b"1", origin="o", reply=True, terms=terms)
+    await bench.storage.enqueue(bench.queue, [spec])
+    (job,) = await bench.take_many(1)
+    assert (await bench.settle(Completed(lease=job.lease, result=b"7"))).answers == [DONE]
+    (ending,) = await bench.storage.finished(bench.queue, ["a"], 0)
+    assert ending.result == b"7"
+    key = store(bench).keys(bench.queue).of("toril-end:a")
+    assert await store(bench).client.exists(key) is left
+
+
 async def test_unusual_fields_come_with_the_job_that_is_handed_out(bench: Bench) -> None:
     await bench.add("a", "b", "c")
     await write(bench, "b", "stc", "1", "ats", "3")

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from toril.errors import InvalidOption
 from toril.event import Cursor
-from toril.ids import check_name
+from toril.ids import check_ids, check_name
 from toril.job import DEFAULT_TERMS, State, Terms
 from toril.resp.client import Settings
 from toril.resp.replies import Argument
@@ -223,8 +223,8 @@ class BullmqBulk:
     ) -> Written:
         """Store jobs; an id that is there already is left alone."""
         check_rows(ids, payloads=payloads, names=names, terms=terms)
+        check_ids(ids)
         for job_id, payload in zip(ids, payloads, strict=True):
-            check_name("job", job_id)
             if not payload.isascii():
                 codec.check_payload(f"data of job {job_id!r}", payload)
         rows = Rows(

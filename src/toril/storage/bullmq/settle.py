@@ -46,7 +46,6 @@ _SETTLED_AT_ONCE: Final = 2 * BATCH
 """Jobs whose batches go out together."""
 _FATES: Final = 1024
 """Sets of options remembered, to know what becomes of a completed job."""
-_DONE_ALONE: Final = Settlement(answers=(DONE,), batch=EMPTY_BATCH)
 _MANY: Final = 1 << 30
 """An `attempts` that no job reaches: moveToFinished then tells of no exhaustion."""
 
@@ -73,7 +72,7 @@ class Settle(Work):
         _ = self.client
         if refill is None and len(outcomes) == 1 and await self._settle_one(queue, outcomes[0]):
             await self.secure(queue)
-            return _DONE_ALONE
+            return Settlement(answers=[DONE], batch=EMPTY_BATCH)
         catch = Catch()
         try:
             answers = await self._settle(queue, outcomes, refill, catch)

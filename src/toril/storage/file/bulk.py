@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 
 from toril.clock import Clock, SystemClock
 from toril.event import Cursor
-from toril.ids import check_name
+from toril.ids import check_ids, check_name
 from toril.job import DEFAULT_TERMS, JobRecord, JobSpec, State, Terms
 from toril.storage.columns import (
     SELDOM,
@@ -195,8 +195,7 @@ class FileBulk:
         origin: str = "",
     ) -> Written:
         """Store jobs; an id that is there already is left alone."""
-        for job_id in ids:
-            check_name("job", job_id)
+        check_ids(ids)
         check_rows(ids, payloads=payloads, names=names, terms=terms)
         check_name("queue", queue)
         count = len(ids)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from toril.event import Cursor
-from toril.ids import check_name
+from toril.ids import check_ids, check_name
 from toril.job import DEFAULT_TERMS, State, Terms
 from toril.resp.client import Settings
 from toril.resp.sync import SyncClient
@@ -229,8 +229,7 @@ class RedisBulk:
         origin: str = "",
     ) -> Written:
         """Store jobs; an id that is there already is left alone. Several calls are in flight."""
-        for job_id in ids:
-            check_name("job", job_id)
+        check_ids(ids)
         check_rows(ids, payloads=payloads, names=names, terms=terms)
         self._register(check_name("queue", queue))
         base = base_of(self.address.prefix, queue)
