@@ -1,7 +1,8 @@
 """Measure toril on Spark: `python -m benchmarks.spark [section ...] [--reps 3]`.
 
 Each figure is a median over repetitions, beside what the same work costs without Spark in the same
-run. Servers are started here, on loopback and without persistence. Machines differ and are noisy:
+run; a ratio is the median of those within each repetition, with the smallest and the largest.
+Servers are started here, on loopback and without persistence. Machines differ and are noisy:
 compare ratios of one run.
 """
 
@@ -26,10 +27,9 @@ SECTIONS: Final = {
 def show(figure: Figure) -> None:
     """Print one line: what, ours, the other, the ratio, the target."""
     other = "" if figure.other is None else f"{figure.other:,.2f}"
-    ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
     print(
-        f"  {figure.name:<58}{figure.ours:>14,.2f}{other:>14} {figure.unit:<9}{ratio:>6}"
-        f"  {figure.target}",
+        f"  {figure.name:<58}{figure.ours:>14,.2f}{other:>14} {figure.unit:<9}"
+        f"{figure.compared:>18}  {figure.target}",
         flush=True,
     )
 
@@ -43,7 +43,7 @@ def main() -> None:
     spark = open_session("local[2]", app="toril-bench")
     for name in asked.section or SECTIONS:
         print(f"\n{SECTIONS[name]}\n$ python -m benchmarks.spark {name} --reps {asked.reps}")
-        print(f"  {'':<58}{'with Spark':>14}{'without':>14} {'unit':<9}{'ratio':>6}  target")
+        print(f"  {'':<58}{'with Spark':>14}{'without':>14} {'unit':<9}{'ratio':>18}  target")
         for figure in import_module(f"benchmarks.spark.{name}").measure(spark, asked.reps):
             show(figure)
     spark.stop()

@@ -12,7 +12,6 @@ no reading is faster than that, and how near it comes is told.
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -64,40 +63,21 @@ def _compare(spark: SparkSession, kind: str, url: str, parts: int, reps: int) ->
             "arrow": _spread(pool, read_arrow, given),
             "columns": _spread(pool, read_columns, given),
         }
-        rates = {name: events / statistics.median(taken) for name, taken in _turns(ways, reps)}
+        turns = _turns(ways, reps)
+    rates = {name: [events / one for one in taken] for name, taken in turns}
     name = f"{kind}: events read, {parts} partition{'s' * (parts > 1)}"
     full = parts >= (os.cpu_count() or 1)
-    bound = Figure(
-        name=f"{name}, both one after the other",
-        ours=rates["spark"],
-        other=1 / (1 / rates["ready"] + 1 / rates["arrow"]),
-        unit="events/s",
-        target="",
-    )
-    return [
-        Figure(
-            name=name,
-            ours=rates["spark"],
-            other=rates["columns"],
-            unit="events/s",
-            target=">= 0.8",
-        ),
-        Figure(
-            name=f"{name}, beside its own Arrow batches",
-            ours=rates["spark"],
-            other=rates["arrow"],
-            unit="events/s",
-            target="",
-        ),
-        Figure(
-            name=f"{name}, Spark reading nothing",
-            ours=rates["ready"],
-            other=rates["columns"],
-            unit="events/s",
-            target="",
-        ),
-        *([bound] if full else []),
+    spark_rates, columns, unit = rates["spark"], rates["columns"], "events/s"
+    figures = [
+        Figure.of(name, spark_rates, columns, unit, "≥ 0.8"),
+        Figure.of(f"{name}, beside its own Arrow batches", spark_rates, rates["arrow"], unit),
+        Figure.of(f"{name}, Spark reading nothing", rates["ready"], columns, unit),
     ]
+    if full:
+        pairs = zip(rates["ready"], rates["arrow"], strict=True)
+        added = [1 / (1 / ready + 1 / arrow) for ready, arrow in pairs]
+        figures.append(Figure.of(f"{name}, both one after the other", spark_rates, added, unit))
+    return figures
 
 
 def _turns(ways: Mapping[str, Callable[[], None]], reps: int) -> Iterable[tuple[str, list[float]]]:

@@ -7,7 +7,6 @@ first job's start to the last job's end by the server's clock. Run it alone with
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import time
@@ -44,12 +43,9 @@ def measure(spark: SparkSession, reps: int) -> list[Figure]:
                 for rates, way in ways[:: -1 if rep % 2 else 1]:
                     rates.append(_rate(url, f"{layout}-{rep}-{len(ours)}-{len(plain)}", way))
             figures.append(
-                Figure(
-                    name=f"fleet of {PROCESSES} tasks, {JOBS:,} jobs on {layout}",
-                    ours=statistics.median(ours),
-                    other=statistics.median(plain),
-                    unit="jobs/s",
-                    target="≥ 0.9 of the same workers without Spark",
+                Figure.of(
+                    f"fleet of {PROCESSES} tasks, {JOBS:,} jobs on {layout}",
+                    *(ours, plain, "jobs/s", "≥ 0.9 of the same workers without Spark"),
                 )
             )
     return figures
@@ -115,4 +111,4 @@ def _until(reached: Callable[[], bool], seconds: float = 300) -> None:
 if __name__ == "__main__":
     for one in measure(open_session(f"local[{PROCESSES},4]"), 3):
         print(f"{one.name}: {one.ours:,.0f} {one.unit},", end=" ")
-        print(f"{one.ratio:.2f} of {one.other:,.0f} (target {one.target})")
+        print(f"{one.compared} of {one.other:,.0f} (target {one.target})")

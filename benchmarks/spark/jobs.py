@@ -1,12 +1,11 @@
 """Jobs read and written by Spark, beside the same blocking client without Spark.
 
 Both sides have two partitions: tasks of Spark there, processes here. What is compared is measured
-in turns, in one session on one server; each number is the median of the repetitions.
+in turns, in one session on one server.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -83,12 +82,9 @@ def _read(
         reps,
     )
     return [
-        Figure(
-            name=f"job read, all columns ({layout}), beside Bulk alone",
-            ours=rates["spark"],
-            other=rates["alone"],
-            unit="jobs/s",
-            target="≥ 0.8",
+        Figure.of(
+            f"job read, all columns ({layout}), beside Bulk alone",
+            *(rates["spark"], rates["alone"], "jobs/s", "≥ 0.8"),
         )
     ]
 
@@ -129,22 +125,16 @@ def _write(
     rates = _in_turns(ways, reps)
     frame.unpersist()
     figures = [
-        Figure(
-            name=f"bulk write ({layout}), beside the client alone",
-            ours=rates["spark"],
-            other=rates["alone"],
-            unit="jobs/s",
-            target="≥ 0.8",
+        Figure.of(
+            f"bulk write ({layout}), beside the client alone",
+            *(rates["spark"], rates["alone"], "jobs/s", "≥ 0.8"),
         )
     ]
     if "official" in rates:
         figures.append(
-            Figure(
-                name="bulk write (bullmq), beside the official script in the same writer",
-                ours=rates["spark"],
-                other=rates["official"],
-                unit="jobs/s",
-                target="≥ 1.5",
+            Figure.of(
+                "bulk write (bullmq), beside the official script in the same writer",
+                *(rates["spark"], rates["official"], "jobs/s", "≥ 1.5"),
             )
         )
     return figures
@@ -155,8 +145,8 @@ def _save(frame: DataFrame, source: str, url: str) -> None:
     writer.option("queue", ulid()).option("idColumn", "id").save()
 
 
-def _in_turns(ways: Rates, reps: int) -> dict[str, float]:
-    """Measure each way once to warm it, then all of them in turns; give the medians."""
+def _in_turns(ways: Rates, reps: int) -> Mapping[str, Sequence[float]]:
+    """Measure each way once to warm it, then all of them in turns."""
     for way in ways.values():
         way()
     found: dict[str, list[float]] = defaultdict(list)
@@ -164,7 +154,7 @@ def _in_turns(ways: Rates, reps: int) -> dict[str, float]:
         names = list(ways) if rep % 2 == 0 else list(ways)[::-1]
         for name in names:
             found[name].append(ways[name]())
-    return {name: statistics.median(values) for name, values in found.items()}
+    return found
 
 
 def _timed(count: int, action: Callable[[], object]) -> float:

@@ -73,8 +73,8 @@ class IdPlan:
                 " a job without an id would be added anew at every replay; filter such rows,"
                 " or hash columns with 'idFrom'"
             )
-        prefix = self.prefix
-        return [f"{prefix}{value}" for value in values.to_pylist()]
+        prefix, found = self.prefix, values.to_pylist()
+        return [f"{prefix}{value}" for value in found] if prefix else found
 
     def _hashes(self, batch: pa.RecordBatch) -> list[str]:
         columns = [plain_values(batch.column(name)) for name in self.hashed]

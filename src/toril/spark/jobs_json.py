@@ -52,12 +52,19 @@ def json_fault(kind: DataType) -> str | None:
 
 def encode_rows(batch: pa.RecordBatch, names: Sequence[str]) -> list[bytes]:
     """Write each row as an object of some of its columns."""
-    parts: list[object] = []
-    for number, name in enumerate(names):
-        parts += (f"{',' if number else '{'}{json.dumps(name)}:", _fragments(batch.column(name)))
-    if not parts:
+    if not names:
         return [b"{}"] * batch.num_rows
-    whole = pc.binary_join_element_wise(*parts, "}", "")
+    parts: list[object] = []
+    between = "{"
+    for name in names:
+        column, key = batch.column(name), f"{between}{json.dumps(name)}:"
+        if _is_bare(column):  # most are, and need no text of their own
+            parts += (f'{key}"', column.cast(pa.string()))
+            between = '",'
+        else:
+            parts += (key, _fragments(column))
+            between = ","
+    whole = pc.binary_join_element_wise(*parts, between[:-1] + "}", "")
     return _bytes(whole)
 
 
@@ -99,6 +106,11 @@ def _quoted(texts: pa.Array, end: str = "") -> pa.Array:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_bare(column: pa.Array) -> bool:
+    """Whether all values are JSON once they stand in quotes."""
+    return _is_text(column.type) and not column.null_count and _is_unescaped(column)
 
 
 def _is_unescaped(column: pa.Array) -> bool:
