@@ -91,8 +91,8 @@ class Produce(Link):
         joins = self._joins.get((script, queue))
         if joins is None:
             keys = self.keys(queue)
-            add, add_one = partial(self._add_all, keys, queue), self._add_one
-            joins = Joins(add, partial(add_one, keys, queue, script))
+            add_one = partial(self._add_one, keys, queue, script)
+            joins = Joins(partial(self._add_all, keys, queue), add_one)
             self._joins[script, queue] = joins
         return joins
 

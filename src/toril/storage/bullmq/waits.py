@@ -247,7 +247,6 @@ class Endings:
         while True:
             everybody = False
             try:
-                self._counted = (0, 0)
                 await read()
                 count, ends = self._counted
                 # Silence may mean that the stream is gone; then whoever waits looks for himself.
@@ -274,6 +273,7 @@ class Endings:
         return not (self._hearers or self._watchers)
 
     def _ask_for_events(self) -> Callable[[], Awaitable[Reply]]:
+        self._counted = (0, 0)
         return self._client.block_soon(
             self._key,
             *("XREAD", "COUNT", _PAGE, "BLOCK", _TAIL_MS),
