@@ -17,7 +17,7 @@ from toril.errors import (
     StorageFull,
     StorageUnavailable,
 )
-from toril.resp.client import Client, Settings
+from toril.resp.client import Client, Reply, Settings
 from toril.resp.replies import Argument
 from toril.resp.script import Script
 from toril.resp.url import parse_url
@@ -348,3 +348,15 @@ async def test_an_error_is_shown_to_the_caller_only(client: Client) -> None:
     with pytest.raises(StorageError, match="no"):
         await client.run(broken, "k", see=seen.append)
     assert seen == []
+
+
+async def test_a_fault_of_who_was_shown_a_reply_does_not_keep_it_from_the_caller(
+    client: Client,
+) -> None:
+    def fail(_reply: Reply) -> None:
+        raise RuntimeError("not meant to happen")
+
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+    await client.run(ECHO, "k", "known from here on")
+    assert await client.run(ECHO, "k", "word", see=fail) == [b"k", b"word"]
+    assert await client.run(ECHO, "k", "next") == [b"k", b"next"], "on a connection made anew"

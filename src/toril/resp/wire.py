@@ -95,9 +95,11 @@ class Bundle:
         self._answers.append(result)
         self._missing -= 1
         if not self._missing and not self.future.done():
-            if self._see is not None and not isinstance(result, Exception):
-                self._see(result)
-            self.future.set_result(self._answers)
+            try:
+                if self._see is not None and not isinstance(result, Exception):
+                    self._see(result)
+            finally:
+                self.future.set_result(self._answers)
 
     def renew(self) -> asyncio.Future[list[Answer]]:
         """Give a future for the replies, also after the first one was cancelled."""
@@ -121,9 +123,11 @@ class Glance:
 
     def set_result(self, result: Answer, /) -> None:
         """Take the reply."""
-        if not isinstance(result, Exception):
-            self._see(result)
-        self._future.set_result(result)
+        try:
+            if not isinstance(result, Exception):
+                self._see(result)
+        finally:
+            self._future.set_result(result)
 
 
 class Wire(asyncio.Protocol):
