@@ -31,6 +31,14 @@ def test_a_session_that_is_there_is_given_back_untouched(spark: SparkSession) ->
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
 
 
+def test_a_session_of_ours_reads_arrow_without_checks_of_each_value(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    java = jvm.java.lang.System
+    assert java.getProperty("arrow.enable_unsafe_memory_access") == "true"
+    assert java.getProperty("arrow.enable_null_check_for_get") == "false"
+
+
 def test_sparks_columns_and_arrows_are_the_same(spark: SparkSession) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
