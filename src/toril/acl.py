@@ -47,8 +47,8 @@ COMMANDS: Final[Mapping[Layout, Mapping[Group, str]]] = {
             " time xadd zadd zcount zrange zrem zrevrangebyscore"
         ),
         "work": (
-            "blpop del exists get hdel hget hincrby hmget hset llen lpop lpush ltrim pexpire rpush"
-            " sadd srem time xadd zadd zcard zcount zpopmin zrange zrangebyscore zrem"
+            "blpop del exists get hdel hget hincrby hmget hset llen lpop lpush lrange ltrim pexpire"
+            " rpush sadd srem time xadd zadd zcard zcount zpopmin zrange zrangebyscore zrem"
             " zremrangebyscore zrevrangebyscore"
         ),
         "observe": (

@@ -48,7 +48,7 @@ GROUPS: Final[Mapping[Layout, Mapping[str, Verbs]]] = {
             direct="hsetnx hget sadd blmpop",
         ),
         "work": Verbs(
-            scripts="claim settle renew reap note outlook ring",
+            scripts="claim claim_alone settle settle_alone renew reap note outlook ring",
             direct="blpop zrange zrem",
         ),
         "observe": Verbs(
@@ -116,7 +116,7 @@ def all_scripts(layout: Layout) -> set[str]:
     """Name every script that a layout sends."""
     if layout == "bullmq":
         return {*OWN, *USED}
-    shared = {"alone", "idle", "prelude", "claiming", "once", "seldom"}
+    shared = {"enqueue_alone", "idle", "prelude", "claiming", "once", "seldom"}
     folder = files("toril.storage.redis") / "lua"
     return {one.name.removesuffix(".lua") for one in folder.iterdir()} - shared
 

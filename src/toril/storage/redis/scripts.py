@@ -21,8 +21,12 @@ _SELDOM: Final = "seldom"
 _SHARED: Final = ("claiming", "once")
 # What ends or renews work must go on when memory is short; only new jobs are refused then.
 _GROWING: Final = frozenset({"enqueue"})
-_FIRST: Final = {"enqueue": "alone", "claim": "idle"}
-"""What a script tries before anything else of it is made."""
+_PARTS: Final = {
+    "enqueue": ("enqueue_alone", "enqueue"),
+    "claim_alone": ("idle", "claim_alone", "claim"),
+    "settle_alone": ("settle_alone", "settle"),
+}
+"""What a script tries, one after the other, before anything else of it is made."""
 
 _TOKEN: Final = re.compile(r"'(?:\\.|[^'\\])*'|(?<![\w.])[A-Za-z_]\w*")
 _DECLARATION: Final = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)", re.MULTILINE)
@@ -41,8 +45,7 @@ class _Paragraph:
 @cache
 def script(name: str) -> Script:
     """Assemble one script; the text never changes while the process lives."""
-    first = _FIRST.get(name)
-    text = _assemble(name) if first is None else f"{_assemble(first)}\n{_assemble(name)}"
+    text = "\n".join(_assemble(part) for part in _PARTS.get(name, (name,)))
     if name not in _GROWING:
         text = f"#!lua flags=allow-oom\n{text}"
     return Script.of(name, text)

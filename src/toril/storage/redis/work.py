@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from toril.outcome import CANCELLED, Answer, Lease, Outcome, Released
+from toril.outcome import CANCELLED, Answer, Completed, Lease, Outcome, Released
 from toril.resp.client import Reply
 from toril.resp.wakeups import BLOCK_S, came_before
 from toril.storage.protocol import EMPTY_BATCH, Batch, Claim, Rate, Reaped, Renewal, Settlement
@@ -42,6 +42,8 @@ class Work(Link):
             return await self.claim(queue, claim)
         self._outlooks.pop(queue, None)
         base, seconds = self._base(queue), max(0.001, min(timeout_ms / 1000, BLOCK_S))
+        *terms, again = self._wish(claim)
+        terms.append(int(self._is_unlisted(queue, claim.worker_id)))
 
         async def release(reply: Reply) -> None:
             granted = self._batch(queue, claim, cast("Sequence[Any]", reply)).jobs
@@ -49,17 +51,18 @@ class Work(Link):
 
         reply = await self._client.run_after(
             ("BLPOP", f"{base}wake", f"{seconds:.3f}"),
-            script("claim"),
+            script("claim_alone"),
             base,
-            *(0, *self._wish(claim), int(self._is_unlisted(queue, claim.worker_id))),
+            *(0, *terms, again),
             timeout_s=seconds,
             cut=cut,
             orphan=release,
         )
         if reply is not None:
             return self._batch(queue, claim, cast("Sequence[Any]", reply))
-        # Who is leaving takes no more; what it may have been granted lapses.
-        return EMPTY_BATCH if cut.done() else await self.claim(queue, claim)
+        if cut.done():  # who is leaving takes no more; what it may have been granted lapses
+            return EMPTY_BATCH
+        return self._batch(queue, claim, await self._run("claim_alone", queue, *terms, 1))
 
     def _is_unlisted(self, queue: str, worker_id: str) -> bool:
         """Tell whether a worker that waits in vain should be entered into the list anew."""
@@ -153,11 +156,13 @@ class Work(Link):
         groups = list(chunks(outcomes)) or [()]
         for number, some in enumerate(groups):
             args: list[Argument] = [codec.pack_outcomes(some)]
+            alone = len(some) == 1 and refill is None and isinstance(some[0], Completed)
             again = None
             if refill is not None and number == len(groups) - 1:
                 args += self._wish(refill)
                 again = 1
-            letters, claimed = await self._run("settle", queue, *args, durable=True, again=again)
+            name = "settle_alone" if alone else "settle"
+            letters, claimed = await self._run(name, queue, *args, durable=True, again=again)
             answers += [codec.ANSWERS[letter] for letter in letters.decode()]
             if claimed and refill is not None:
                 batch = self._batch(queue, refill, claimed)

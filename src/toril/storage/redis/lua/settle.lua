@@ -166,24 +166,18 @@ end
 flush('ZADD', EXPIRY, expiring)
 for _, rule in ipairs(keeping) do retain(SHELF[rule[1]], rule[2]) end
 
--- How many wait in both lines; nothing is pushed any more unless a claim brings delayed jobs in.
-local function in_line()
-  return call('LLEN', QUEUE) + call('ZCARD', PRIORITIZED)
-end
-
-local batch, lined_up = false, false
+local batch = false
 if ARGV[3] then
   batch = claim(ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8],
                 ARGV[9] == '1')
-elseif #done > 0 then
-  lined_up = in_line()
-  -- A place under a concurrency limit became free and nobody takes it here.
-  if lined_up > 0 then ring() end
 end
-local granted_some = batch and #batch[4] > 0
-if #done > 0 and not granted_some and call('ZCARD', PROCESSING) == 0
-   and (lined_up or in_line()) == 0 then
-  tell('drained', false)
+if #done > 0 and not (batch and #batch[4] > 0) then
+  if call('EXISTS', QUEUE, PRIORITIZED, PROCESSING) == 0 then
+    tell('drained', false)
+  elseif not batch and call('EXISTS', QUEUE, PRIORITIZED) > 0 then
+    -- A place under a concurrency limit became free and nobody takes it here.
+    ring()
+  end
 end
 if call('ZCOUNT', EXPIRY, '-inf', now) > 0 then sweep(10) end
 flush_events()
