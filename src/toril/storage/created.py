@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, SupportsIndex, overload
 
 from toril.drafts import Drafts
@@ -31,6 +31,10 @@ class Created(Sequence[Receipt]):
         return isinstance(other, Sequence) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]  # like a list
+
+    def __iter__(self) -> Iterator[Receipt]:
+        for job_id in self.ids:
+            yield new_receipt(id=job_id, created=True, state=_WAITING)
 
     @overload
     def __getitem__(self, at: SupportsIndex) -> Receipt: ...
