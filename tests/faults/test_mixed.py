@@ -16,7 +16,9 @@ from tests.resp.proxy import Proxy
 from tests.servers import SAFE, Server
 from toril.storage.redis.scripts import script
 
-SCRIPTS = ("enqueue", "claim", "settle", "renew", "reap", "outlook")
+SCRIPTS = (
+    *("enqueue", "claim", "claim_alone", "settle", "settle_alone", "renew", "reap", "outlook"),
+)
 GAP_S = 0.07
 """Between two hand-ins: long enough for the last fault to find the producers still at it."""
 

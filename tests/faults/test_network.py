@@ -122,7 +122,7 @@ async def test_n3_a_worker_on_dead_sockets_is_at_work_again_in_time(
     "verb",
     [
         *("enqueue", "claim", "renew", "settle", "pause", "cancel", "remove", "reap", "get"),
-        "outlook",
+        *("outlook", "claim_alone", "settle_alone"),
     ],
 )
 async def test_n4_a_reply_lost_after_the_command_ran_changes_nothing(
@@ -149,22 +149,44 @@ async def test_n4_a_reply_lost_after_the_command_ran_changes_nothing(
         assert answer.status is Cancellation.CANCELLED
         assert await queue.storage.remove(queue.name, ["useless"]) == [Removal.REMOVED]
         stage.history.write("cancel", "ok", "useless")
+        # Who is new asks by itself first, and leaves a claim with the server only then.
+        stage.worker("late", url=stage.through(proxy.port), concurrency=3)
         await queue.resume()
         await queue.storage.wait([queue.name], 0)
         await stage.drained(1 + len(jobs))
+        assert await queue.enqueue_and_wait("lone", {"do": "sleep", "seconds": 0}) is not None
         assert await queue.get_status("j0") is not None
     assert proxy.cuts >= 1, "nothing was cut"
     dump = stage.check()
     assert not {"unwanted", "useless"} & dump.by_id.keys()
-    for job in jobs:
+    for job in [*jobs, "lone"]:
         one = dump.by_id[job]
         assert (one.state, one.started, one.stalls, one.made) == ("completed", 1, 0, 1)
     assert not stage.of("lost")
     kinds = [step.kind for step in dump.trail]
     assert kinds.count("paused") == kinds.count("resumed") == 1
-    assert kinds.count("added") == len(jobs) + 3
+    assert kinds.count("added") == len(jobs) + 4
     assert kinds.count("cancelled") == kinds.count("removed") == 1
     assert kinds.count("duplicated") == 0
+
+
+@pytest.mark.parametrize("verb", ["enqueue", "claim_alone", "settle_alone"])
+async def test_n4_a_lone_job_outlives_a_lost_reply_without_a_stall(
+    stage: Stage, proxy: Proxy, verb: str
+) -> None:
+    worker = stage.worker("w", url=stage.through(proxy.port), concurrency=3)
+    await stage.ready(worker)
+    async with stage.queue(stage.through(proxy.port)) as queue:
+        await queue.enqueue_and_wait("warm", {}, timeout=10)
+        proxy.cut_reply_to(script(verb).sha.encode(), times=1)
+        # One after the other: the claim that the first one meets went out before the cut.
+        for number in range(3):
+            await queue.enqueue_and_wait(f"lone-{number}", {}, timeout=10)
+    assert proxy.cuts == 1
+    found = stage.check().by_id
+    for number in range(3):
+        one = found[f"lone-{number}"]
+        assert (one.state, one.started, one.stalls, one.made) == ("completed", 1, 0, 1)
 
 
 def kill_blocked(stage: Stage, command: bytes) -> int:

@@ -160,10 +160,10 @@ class Both:
         for queue in ("alone", "many"):
             await self.run(queue, "enqueue", *self._storage._intake.pack([spec]))
 
-    async def claim(self, token: str) -> list[Lease]:
+    async def claim(self, token: str, *, again: int = 0) -> list[Lease]:
         terms = (token, *TERMS_OF_A_CLAIM[1:])
-        alone = await self.run("alone", "claim_alone", *terms, 1, 0)
-        many = await self.run("many", "claim", *terms, 0)
+        alone = await self.run("alone", "claim_alone", *terms, 1, again)
+        many = await self.run("many", "claim", *terms, again)
         if not many[3]:  # nothing has an age that a time is needed for
             alone[2] = many[2]
         assert alone == many
@@ -208,6 +208,13 @@ async def test_a_lone_job_is_not_settled_under_a_lost_lease(both: Both) -> None:
     assert await both.settle(replace(lease, job_id="b"), b"1") == b"G"
     assert await both.settle(lease, b"1") == b"D"
     assert await both.settle(lease, b"1") == b"D"
+    await both.check()
+
+
+async def test_a_repeated_claim_is_given_the_lone_job_again(both: Both) -> None:
+    await both.add(JobSpec(id="a", payload=b"1"))
+    granted = await both.claim("token")
+    assert await both.claim("token", again=1) == granted != []
     await both.check()
 
 

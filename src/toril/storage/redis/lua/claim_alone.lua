@@ -3,7 +3,7 @@
 -- call goes on from here.
 -- ARGV are those of `idle`, returns and events those of `claim`
 
-if there == 1 and ARGV[6] == '0' and ARGV[9] == '0' then
+if there == 1 and ARGV[6] == '0' then
   local meta = call('HMGET', META, 'paused', 'concurrency', 'rate_max', 'events_kept', 'e')
   local line = call('LRANGE', QUEUE, 0, 1)
   if #line == 1 and not (meta[1] or meta[2] or meta[3]) then
