@@ -1,13 +1,11 @@
 -- Put before all else of `settle` where one job completed and none is claimed: a job that holds no
 -- dedup key and keeps to no rule of retention is ended without making what the others need. Any
--- other goes on from here, and one in eight, for `settle` also forgets what is past its time.
+-- other goes on from here; so does each while there is something to forget that is past its time.
 -- ARGV, returns and events are those of `settle`
 
 local ended = unpack_msg(ARGV[2])[2]
 
-local meta = call('HMGET', META, 'e', 'events_kept')
-
-if (meta[1] or 0) % 16 > 1 then
+if call('ZCOUNT', EXPIRY, '-inf', now) == 0 then
   local id, result = ended[4], ended[5]
   local fine, record = pcall(unpack_msg, call('HGET', JOBS, id))
   if fine and type(record) == 'table' and record[STATE] == 'a' and record[TOKEN] == ended[2]
@@ -36,6 +34,7 @@ if (meta[1] or 0) % 16 > 1 then
     elseif call('EXISTS', QUEUE, PRIORITIZED) > 0 and call('LLEN', WAKE) == 0 then
       call('RPUSH', WAKE, '1')
     end
+    local meta = call('HMGET', META, 'e', 'events_kept')
     local last, keep = (meta[1] or 0) + told, tonumber(meta[2] or EVENTS_KEPT)
     call('HSET', META, 'e', string.format('%.0f', last))
     call('XADD', base .. 'events', 'MINID', keep < 10000 and '=' or '~',
