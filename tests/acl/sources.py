@@ -35,8 +35,8 @@ class Verbs:
 
     scripts: str = ""
     direct: str = ""
-    tidies: str = ""
-    """What scripts send only for users who may: they tidy up behind a look."""
+    if_allowed: str = ""
+    """What scripts send only for users who may: to tidy up behind a look, or to be quicker."""
 
 
 ADDS: Final = "addStandardJob addDelayedJob addPrioritizedJob"
@@ -54,7 +54,7 @@ GROUPS: Final[Mapping[Layout, Mapping[str, Verbs]]] = {
         "observe": Verbs(
             scripts="get counts peek workers scan",
             direct="hget xrange xread lrange zcount zscore",
-            tidies="del get hdel sadd zrem",
+            if_allowed="del get hdel sadd zrem",
         ),
         "list": Verbs(direct="smembers"),
         "tend": Verbs(
@@ -73,11 +73,12 @@ GROUPS: Final[Mapping[Layout, Mapping[str, Verbs]]] = {
             f" extendLocks updateJobScheduler updateRepeatableJobMillis {ADDS}",
             direct="multi exec get time pttl zadd zrange zrem hget hmget bzpopmin"
             " script|exists client|setname",
+            if_allowed="msetex",
         ),
         "observe": Verbs(
             scripts="get counts peek events workers scan",
             direct="time lrange xread xrange xrevrange zcount zmscore",
-            tidies="del lrem zadd zrem",
+            if_allowed="del lrem zadd zrem",
         ),
         "list": Verbs(direct="scan client|list"),
         "tend": Verbs(
@@ -95,7 +96,7 @@ def commands_of(layout: Layout, group: str) -> set[str]:
     found = {
         command for name in verbs.scripts.split() for command in _in_script(_text(layout, name))
     }
-    return (found | set(verbs.direct.split())) - set(verbs.tidies.split())
+    return (found | set(verbs.direct.split())) - set(verbs.if_allowed.split())
 
 
 def sent_beside(layout: Layout) -> set[str]:

@@ -48,13 +48,16 @@ local all_bare, ONE = not string.find(bare, '0', 1, true), string.byte('1')
 
 -- What concerns all jobs alike is asked before the first and written after the last, in one call
 -- each. What may fail on a key of another type is a pcall: an error in between would lose the rest.
-local jobs, lock_keys, locks, tied, oldest = {}, {}, {}, false, {}
+local jobs, lock_keys, locks, leases, tied, oldest = {}, {}, {}, {}, false, {}
 local values, out, free, ended, completed, timed, gone = {}, {}, {}, {}, {}, {}, {}
 local handed, lined, popped, done = 0, 0, 0, 0
 local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
 -- A user who may not take jobs is told so before anything is written.
 if plain and want > 0 then call('RPOP', wait, 0) end
 local first = #line
+-- Valkey 9.1 sets many locks at once; for users who may not ask it to, they are set one by one.
+local together = first > 1 and (redis.VALKEY_VERSION_NUM or 0) >= 0x90100
+  and redis.acl_check_cmd('MSETEX', 1, wait .. ':lock', stem, 'PX', lease)
 -- With one line there is nothing but what waits in it; who asks for nothing needs no other.
 local only = lines == 1 and first > 0
 local next_due = (only or want == 0) and -1 or next_score()
@@ -196,7 +199,12 @@ local function hand_out()
   if waited then lined = lined + 1 else call('ZREM', prioritized, id) end
   handed = handed + 1
   -- To write a number costs the server more than to write a letter.
-  call('SET', job .. ':lock', stem .. string.char(96 + handed), 'PX', lease)
+  local lock, token = job .. ':lock', stem .. string.char(96 + handed)
+  if together then
+    leases[2 * handed - 1], leases[2 * handed] = lock, token
+  else
+    call('SET', lock, token, 'PX', lease)
+  end
   call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
   call('HSET', job, 'processedOn', args[1], 'pb', worker, 'ats', started)
   out[handed] = id
@@ -285,6 +293,10 @@ end
 if #timed > 0 then call('ZADD', base .. 'toril-ttl', unpack(timed)) end
 if #completed > 0 then call('ZADD', base .. 'completed', unpack(completed)) end
 if handed > 0 then
+  if together then
+    leases[2 * handed + 1], leases[2 * handed + 2] = 'PX', lease
+    call('MSETEX', handed, unpack(leases))
+  end
   if lined > 0 then drop(wait, lined) end
   call('LPUSH', active, unpack(out))
   -- The marker is for others; a claim that was left here waits again, and took all there was.
