@@ -23,7 +23,7 @@ from toril.spark import SparkWorkerFleet, open_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JOBS: Final = 120_000
+JOBS: Final = 240_000
 PROCESSES: Final = 2
 CONCURRENCY: Final = 100
 _BULK: Final = 1000

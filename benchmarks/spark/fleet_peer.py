@@ -12,10 +12,12 @@ import uvloop
 
 from benchmarks.spark.fleet_work import work
 from toril import Queue, Worker
+from toril.garbage import spare_collections
 
 
 async def main(url: str, queue: str, concurrency: str) -> None:
     """Work until the parent closes the pipe."""
+    spare_collections()  # as `toril worker` does, and a fleet's task
     worker = Worker(Queue(queue, url), work, concurrency=int(concurrency))
     async with worker:
         await asyncio.to_thread(sys.stdin.read)

@@ -9,6 +9,8 @@ what is in use.
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 _NEW_OBJECTS: Final = 10_000
@@ -26,3 +28,18 @@ def spare_collections() -> None:
     young, *older = gc.get_threshold()
     if young:
         gc.set_threshold(max(young, _NEW_OBJECTS), *older)
+
+
+@contextmanager
+def spared_collections() -> Iterator[None]:
+    """Spare collections for as long as this lasts, in a process that is somebody else's after it.
+
+    A task of a fleet does so in the Python worker that Spark lends it.
+    """
+    before = gc.get_threshold()
+    spare_collections()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

@@ -29,3 +29,20 @@ print(gc.get_threshold())
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == after
+
+
+def test_what_was_spared_for_a_while_is_as_it_was_before() -> None:
+    program = """
+import gc
+from toril.garbage import spared_collections
+gc.set_threshold(800, 11, 12)
+with spared_collections():
+    assert gc.get_freeze_count() > 1_000
+    print(gc.get_threshold())
+assert gc.get_freeze_count() == 0
+print(gc.get_threshold())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["(10000, 11, 12)", "(800, 11, 12)"]

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any, Final, cast
 
 from toril.errors import StorageError, StorageUnavailable, TorilError
+from toril.garbage import spared_collections
 from toril.queue import Queue
 from toril.spark.board import Board, Order
 from toril.spark.cargo import Cargo
@@ -94,7 +95,10 @@ class _Shift:
             order = await _patiently(self._board.order)
             told = await _patiently(lambda: self._board.told([self._count.task]))
             self._earlier = [one for one in told if one.attempt < self._count.attempt]
-            error = None if order.stop else await self._serve()
+            error = None
+            if not order.stop:
+                with spared_collections():
+                    error = await self._serve()
             self._count = replace(self._now(), active=0, ended=True)
             with suppress(StorageError):
                 await self._tell()
