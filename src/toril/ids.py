@@ -89,10 +89,11 @@ def ulids(count: int) -> list[str]:
     found: list[str] = []
     while len(found) < count:
         stem = ulid()[:22]
-        found += [
-            f"{stem}{pairs[number >> 10]}{pairs[number & 1023]}"
-            for number in range(min(count - len(found), 1 << 20))
-        ]
+        for high in pairs:
+            head = stem + high
+            found += [head + low for low in pairs[: count - len(found)]]
+            if len(found) == count:
+                break
     return found
 
 

@@ -121,7 +121,12 @@ class TakingQueue(TendedQueue[In, Out]):
         terms, made = [self._terms_for_add] * count, [True] * count
         limits: dict[int, int] = {}
         given: set[str] = set()
-        for number, new in enumerate(jobs):
+        special = [
+            (number, new)
+            for number, new in enumerate(jobs)
+            if new.name is not name or new.id is not None or new.options is not None
+        ]
+        for number, new in special:
             if new.id is not None:
                 job_id = check_name("job", new.id)
                 if job_id in given:

@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toril.errors import InvalidInput, InvalidName, InvalidPayload
-from toril.ids import RESERVED_IDS, check_ids, check_name, content_id, token, ulid, worker_id
+from toril.ids import (
+    RESERVED_IDS,
+    check_ids,
+    check_name,
+    content_id,
+    token,
+    ulid,
+    ulids,
+    worker_id,
+)
 
 KINDS = ("queue", "job", "dedup", "worker", "handler")
 CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -44,6 +53,14 @@ def test_the_known_time_prefix_of_the_specification_is_reproduced() -> None:
 
 def test_many_ulids_of_one_millisecond_differ() -> None:
     assert len({ulid(1) for _ in range(10_000)}) == 10_000
+
+
+@pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025, 3000])
+def test_ulids_made_together_differ_and_come_in_order(count: int) -> None:
+    made = ulids(count)
+    assert len(set(made)) == len(made) == count
+    assert made == sorted(made)
+    assert all(re.fullmatch(f"[{CROCKFORD}]{{26}}", one) for one in made)
 
 
 def test_the_random_part_uses_all_its_characters() -> None:

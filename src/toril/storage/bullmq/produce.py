@@ -377,6 +377,8 @@ class Produce(Link):
 def _check_payloads(jobs: Sequence[JobSpec]) -> None:
     """Refuse data that Node could not read; most is ASCII, and none of that is looked at."""
     payloads = jobs.payloads if isinstance(jobs, Drafts) else [spec.payload for spec in jobs]
+    if all(map(bytes.isascii, payloads)):
+        return
     for number, payload in enumerate(payloads):
         if not payload.isascii():
             codec.check_payload(f"data of job {jobs[number].id!r}", payload)

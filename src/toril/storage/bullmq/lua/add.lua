@@ -32,7 +32,8 @@ for number = 1, count do
   ids[number], seen[id] = id, true
 end
 if #ids > 0 then
-  call('ZREM', base .. 'toril-ttl', unpack(ids))
+  local kept = base .. 'toril-ttl'
+  if call('EXISTS', kept) == 1 then call('ZREM', kept, unpack(ids)) end
   call('XTRIM', events, 'MAXLEN', '~', attributes[3] or max_events())
   call('INCRBY', base .. 'id', #ids)
   call('LPUSH', base .. 'wait', unpack(ids))
