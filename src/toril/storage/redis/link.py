@@ -64,6 +64,8 @@ class Link:
         """Whether a hand-in was answered: the server knows the script, calls keep their order."""
         self._outlooks: dict[str, float] = {}
         self._listed: dict[tuple[str, str], float] = {}
+        self._awaiting: set[str] = set()
+        """Queues whose server was given the script of claims that wait."""
         self._wakes: dict[str, WakeUps] = {}
         self._replies: dict[str, Replies] = {}
 
@@ -111,6 +113,7 @@ class Link:
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
+        self._awaiting.clear()
 
     @property
     def _client(self) -> Client:

@@ -42,6 +42,10 @@ class Work(Link):
             return await self.claim(queue, claim)
         self._outlooks.pop(queue, None)
         base, seconds = self._base(queue), max(0.001, min(timeout_ms / 1000, BLOCK_S))
+        if queue not in self._awaiting:
+            # Later it would say that it does not know it when there is a job to hand out.
+            await self._client.call(base, "SCRIPT", "LOAD", script("claim_alone").text)
+            self._awaiting.add(queue)
         *terms, again = self._wish(claim)
         terms.append(int(self._is_unlisted(queue, claim.worker_id)))
 
