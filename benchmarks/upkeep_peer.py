@@ -16,7 +16,7 @@ from typing import Final
 
 from benchmarks.compare.adapters.loops import run_loop
 from benchmarks.compare.adapters.measure import Data, Given, payloads, say, stopwatch
-from toril import JobContext, NewJob, Queue, Worker
+from toril import JobContext, Queue, Worker
 
 LOAD_WORKERS: Final = 10
 
@@ -62,7 +62,7 @@ async def load(url: str, name: str, jobs: int, concurrency: int) -> None:
         return int(job.data["n"])
 
     async with Mails(name, storage=url) as queue:
-        await queue.add_bulk([NewJob(name="job", data=data) for data in payloads(0, jobs)])
+        await queue.add_many("job", payloads(0, jobs))
         workers = [Worker(queue, handler, concurrency=concurrency) for _ in range(LOAD_WORKERS)]
         gc.collect()
         before = (rss_mb(), len(asyncio.all_tasks()), threading.active_count())

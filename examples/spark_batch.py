@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toril import MissingExtra, NewJob, SyncQueue
+from toril import MissingExtra, SyncQueue
 from toril.spark import open_session, spark_batch
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def main() -> None:
         return
 
     with SyncQueue("score", URL) as queue:
-        queue.add_bulk([NewJob(name="score", data={"amount": n - 1.0}) for n in range(500)])
+        queue.add_many("score", [{"amount": n - 1.0} for n in range(500)])
         result = score.run(spark, stop_when="drained")
         print("batches:", result.batches, "completed:", result.completed)
         (failed,) = queue.get_jobs("failed")

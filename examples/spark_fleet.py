@@ -1,6 +1,6 @@
 """Work a queue on Spark executors: ordinary workers in long tasks, stopped when it is drained."""
 
-from toril import JobContext, MissingExtra, NewJob, SyncQueue
+from toril import JobContext, MissingExtra, SyncQueue
 from toril.spark import SparkWorkerFleet, open_session
 
 URL = "file:fleet-jobs"  # on one machine; use a server, as redis://host:6379, on a cluster
@@ -17,7 +17,7 @@ def main() -> None:
         return job.data["width"] // 2
 
     with SyncQueue("images", URL) as queue:
-        queue.add_bulk([NewJob(name="resize", data={"width": n}) for n in range(500)])
+        queue.add_many("resize", [{"width": n} for n in range(500)])
 
         fleet = SparkWorkerFleet(
             spark, "images", resize, tasks=2, concurrency=50, stop_when="drained", url=URL

@@ -6,7 +6,7 @@ import random
 import sys
 from pathlib import Path
 
-from toril import JobContext, JobOptions, MissingExtra, NewJob, Queue, Worker
+from toril import JobContext, MissingExtra, Queue, Worker
 from toril.spark import open_session, write_report
 from toril.spark.analytics import analyze
 
@@ -23,10 +23,8 @@ async def send(job: JobContext[int]) -> None:
 
 async def work() -> None:
     queue = Queue[int, None]("mail", URL)
-    options = JobOptions(attempts=2, backoff=0.1)
-    jobs = [NewJob(name="send", data=number, options=options) for number in range(NUMBER)]
     async with queue, Worker(queue, send, concurrency=20):
-        added = await queue.add_bulk(jobs)
+        added = await queue.add_many("send", range(NUMBER), attempts=2, backoff=0.1)
         ends = (queue.wait_until_finished(job.id) for job in added)
         await asyncio.gather(*ends, return_exceptions=True)
         counts = await queue.get_job_counts()

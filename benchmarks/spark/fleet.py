@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks.spark.figure import Figure
 from benchmarks.spark.fleet_work import work
 from tests.servers import Server, valkey_binary
-from toril import NewJob, State, SyncQueue
+from toril import State, SyncQueue
 from toril.spark import SparkWorkerFleet, open_session
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _rate(url: str, name: str, way: Way) -> float:
     """Fill a queue, let it be drained, and tell the jobs a second."""
     with SyncQueue[Any, Any](name, url) as queue:
         for first in range(0, JOBS, _BULK):
-            queue.add_bulk([NewJob(name="job", data={"n": n}) for n in range(first, first + _BULK)])
+            queue.add_many("job", [{"n": n} for n in range(first, first + _BULK)])
         queue.pause()
         with contextmanager(way)(queue):
             queue.resume()

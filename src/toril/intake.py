@@ -109,7 +109,7 @@ class TakingQueue(TendedQueue[In, Out]):
             requeue_failed=on_failed == "requeue",
         )
 
-    def _drafts(self, jobs: Sequence[NewJob[In]]) -> Drafts:
+    def _drafts(self, jobs: Sequence[NewJob[In]], data: Sequence[In]) -> Drafts:
         """Check and encode jobs handed in together, of one origin.
 
         An id that comes twice is handed in twice: the second time it is a duplicate.
@@ -138,15 +138,38 @@ class TakingQueue(TendedQueue[In, Out]):
                 terms[number], limits[number] = self._terms(options, None), options.size_limit
             if new.name is not name:
                 names[number] = self._handler_name(new.name)
+        drafts = Drafts(ids, names, self._encode_all(data), terms, origins, made)
+        self._check_payloads(drafts, limits, self.defaults.size_limit)
+        return drafts
+
+    def _drafts_alike(self, name: str, data: Sequence[In], changes: Mapping[str, object]) -> Drafts:
+        """Check and encode jobs that differ in nothing but their data, of one origin."""
+        options, terms = self._options_for_add(changes)
+        count, ids = len(data), ulids(len(data))
+        drafts = Drafts(
+            ids,
+            [self._handler_name(name)] * count,
+            self._encode_all(data),
+            [terms] * count,
+            ids[:1] * count,
+            [True] * count,
+        )
+        self._check_payloads(drafts, {}, options.size_limit)
+        return drafts
+
+    def _encode_all(self, data: Sequence[In]) -> list[bytes]:
         try:
-            payloads = dumps_all(self.serde, [new.data for new in jobs])
+            return dumps_all(self.serde, data)
         except InvalidPayload as error:
             raise unstorable(error) from None
-        if limits or max(map(len, payloads), default=0) > self._roomy:
-            for number, payload in enumerate(payloads):
-                limit = limits.get(number, self.defaults.size_limit)
-                self._check_payload(ids[number], payload, terms[number], limit)
-        return Drafts(ids, names, payloads, terms, origins, made)
+
+    def _check_payloads(self, drafts: Drafts, limits: Mapping[int, int], limit: int) -> None:
+        """Refuse what is too large; `limits` are those of jobs that have one of their own."""
+        usual = limit == self.defaults.size_limit and not limits
+        if usual and max(map(len, drafts.payloads), default=0) <= self._roomy:
+            return
+        for number, spec in enumerate(drafts):
+            self._check_payload(spec.id, spec.payload, spec.terms, limits.get(number, limit))
 
     def _job_options(self, options: object) -> JobOptions:
         if not isinstance(options, JobOptions):
@@ -156,10 +179,7 @@ class TakingQueue(TendedQueue[In, Out]):
     def _add_spec(
         self, name: str, data: In, id: str | None, changes: Mapping[str, object]
     ) -> JobSpec:
-        options, terms = self.defaults, self._terms_for_add
-        if changes:
-            options = self.defaults.override(changes)
-            terms = self._terms(options, None)
+        options, terms = self._options_for_add(changes)
         origin = ulid()
         job_id = origin if id is None else check_name("job", id)
         return new_spec(
@@ -170,6 +190,12 @@ class TakingQueue(TendedQueue[In, Out]):
             origin=origin,
             fresh=id is None,
         )
+
+    def _options_for_add(self, changes: Mapping[str, object]) -> tuple[JobOptions, Terms]:
+        if not changes:
+            return self.defaults, self._terms_for_add
+        options = self.defaults.override(changes)
+        return options, self._terms(options, None)
 
     def _handler_name(self, name: str) -> str:
         """Check the name of a handler; most jobs have that of the one before."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
@@ -17,8 +16,8 @@ from typing import (
     cast,
 )
 
+from toril.adding import AddingQueue
 from toril.clock import Clock, SystemClock, wait_future
-from toril.drafts import Described
 from toril.engine.waiter import Waiter
 from toril.errors import (
     InvalidOption,
@@ -31,16 +30,14 @@ from toril.errors import (
 )
 from toril.hooks import HOOK_KINDS, H, Hook, HookKind
 from toril.ids import check_name
-from toril.intake import RESULT_TTL_S, CancelResult, EnqueueResult, NewJob, OnFailed, TakingQueue
-from toril.job import In, Job, JobSpec, JobStatus, Out, State
+from toril.intake import RESULT_TTL_S, CancelResult, EnqueueResult, OnFailed
+from toril.job import In, JobStatus, Out, State
 from toril.late import late, why_late
 from toril.metrics import EnqueueMetrics
 from toril.options import JobOptions, JobOverrides, WaitOverrides
-from toril.quick import new_job
 from toril.retry import Seconds, to_ms, to_seconds
 from toril.serde import MAX_BYTES, JsonSerde, Serde
 from toril.storage import open_storage
-from toril.storage.created import Created
 from toril.storage.protocol import Ending, EndingKind, Feature, Receipt, Storage
 from toril.tend import known_id, to_time
 from toril.text import printable, suggest
@@ -54,11 +51,8 @@ _log: Final = logging.getLogger("toril.queue")
 
 _LAST_LOOK_S: Final = 1.0
 
-_BATCH: Final = 10_000
-"""How many new jobs one call to a storage carries at most."""
 
-
-class Queue(TakingQueue[In, Out]):
+class Queue(AddingQueue[In, Out]):
     """A named queue on a storage.
 
     `storage` is a URL, a `Storage`, or None for the environment's `TORIL_URL`, else for a Valkey
@@ -186,48 +180,6 @@ class Queue(TakingQueue[In, Out]):
         receipt = await self._hand_in(spec)
         return await self._await_result(receipt.id, limit)
 
-    async def add(
-        self, name: str, data: In, *, id: str | None = None, **options: Unpack[JobOverrides]
-    ) -> Job[In, Out]:
-        """Hand in a named job; its id is made here, before the first send, unless given."""
-        spec = self._add_spec(name, data, id, cast("Mapping[str, object]", options))
-        receipt = await self._hand_in(spec)
-        there = None
-        if not receipt.created:
-            there = (await self._jobs_there([receipt.id])).get(receipt.id)
-        return there or self._added(data, spec, receipt, self.clock.now_ms())
-
-    async def add_bulk(self, jobs: Sequence[NewJob[In]]) -> Sequence[Job[In, Out]]:
-        """Hand in many named jobs with as few calls as possible; not a transaction.
-
-        Everything is checked before the first is sent. A job whose id or dedup key is taken is
-        answered by the one that is there.
-        """
-        specs = self._drafts(jobs)
-        await self._open()
-        receipts: Sequence[Receipt] = ()
-        for first in range(0, len(specs), _BATCH):
-            some = specs[first : first + _BATCH]
-            answers = await self.storage.enqueue(self.name, some)
-            self._count(some, answers)
-            receipts = [*receipts, *answers] if receipts else answers
-        taken = () if isinstance(receipts, Created) else [r.id for r in receipts if not r.created]
-        there = await self._jobs_there(taken)
-        now = self.clock.now_ms()
-
-        def describe(number: int) -> Job[In, Out]:
-            receipt = receipts[number]
-            found = there.get(receipt.id)
-            return found or self._added(jobs[number].data, specs[number], receipt, now)
-
-        return Described(len(receipts), describe)
-
-    async def _jobs_there(self, ids: Sequence[str]) -> Mapping[str, Job[In, Out]]:
-        if not ids:
-            return {}
-        records = await self.storage.get(self.name, ids)
-        return {record.spec.id: self._job(record) for record in records if record is not None}
-
     async def wait_until_finished(self, id: str, timeout: Seconds | None = 30) -> Out:
         """Wait for a job handed in before, and return its result.
 
@@ -237,22 +189,6 @@ class Queue(TakingQueue[In, Out]):
         job_id = known_id(id)
         await self._open()
         return await self._await_result(job_id, limit)
-
-    async def _hand_in(self, spec: JobSpec) -> Receipt:
-        if not self._opened:
-            await self._open()
-        specs = [spec]
-        receipts = await self.storage.enqueue(self.name, specs)
-        self._count(specs, receipts)
-        (receipt,) = receipts
-        return receipt
-
-    def _count(self, specs: Sequence[JobSpec], receipts: Sequence[Receipt]) -> None:
-        if self.metrics is not None:
-            pairs = zip(specs, receipts, strict=True)
-            names = Counter(spec.name for spec, receipt in pairs if receipt.created)
-            for name, count in names.items():
-                self.metrics.jobs_enqueued(self.name, name, count)
 
     async def _enqueue_result(self, receipt: Receipt) -> EnqueueResult[Out]:
         if receipt.created:
@@ -278,20 +214,6 @@ class Queue(TakingQueue[In, Out]):
             self.name,
             receipt.state or "finished",
             age,
-        )
-
-    def _added(self, data: In, spec: JobSpec, receipt: Receipt, now_ms: int) -> Job[In, Out]:
-        """Describe a job just added, or one that held the dedup key and is gone already."""
-        delayed = receipt.created and receipt.state is State.DELAYED
-        return new_job(
-            id=receipt.id,
-            name=spec.name,
-            queue=self.name,
-            data=data,
-            state=receipt.state or State.COMPLETED,
-            terms=spec.terms,
-            created_at=to_time(now_ms),
-            due_at=to_time(now_ms + spec.terms.delay_ms) if delayed else None,
         )
 
     # -- results ---------------------------------------------------------------------------

@@ -246,6 +246,7 @@ class SyncQueue(Generic[In, Out]):
     enqueue = _blocking(Queue.enqueue)
     enqueue_and_wait = _blocking(Queue.enqueue_and_wait)
     add = _blocking(Queue.add)
+    add_many = _blocking(Queue.add_many)
     add_bulk = _blocking(Queue.add_bulk)
     wait_until_finished = _blocking(Queue.wait_until_finished)
     cancel = _blocking(Queue.cancel)

@@ -90,6 +90,7 @@ async def test_an_option_the_storage_lacks_is_refused_before_anything_is_sent(
         lambda: queue.enqueue("job-1", None, **options),
         lambda: queue.enqueue_and_wait("job-1", None, **options),
         lambda: queue.add("send", None, **options),
+        lambda: queue.add_many("send", [None], **options),
         lambda: queue.add_bulk([NewJob(name="send", data=None), new]),
     ]
     for call in calls:

@@ -65,6 +65,7 @@ async def program() -> None:
     reveal_type(await queue.add("pack", order))  # Job[dict[str, int], str]
     reveal_type((await queue.add("pack", order)).data)  # dict[str, int]
     reveal_type(await queue.add_bulk([]))  # Sequence[Job[dict[str, int], str]]
+    reveal_type(await queue.add_many("pack", []))  # Sequence[Job[dict[str, int], str]]
     reveal_type(await queue.get_job("a"))  # Job[dict[str, int], str] | None
     reveal_type(await queue.get_jobs("waiting"))  # Sequence[Job[dict[str, int], str]]
     reveal_type(await queue.get_result("a"))  # str | None
@@ -94,6 +95,7 @@ async def program() -> None:
     await queue.enqueue("a", order, dedup=Dedup("key", ttl=timedelta(hours=1)), on_failed="keep")
     await queue.enqueue_and_wait("a", order, timeout=None, job_timeout=2, keep_failed=Keep(10))
     await queue.add_bulk([NewJob(name="a", data=order, options=JobOptions(priority=1))])
+    await queue.add_many("a", (one for one in (order, order)), priority=1)
 """
 
 REFUSED: Final = """
@@ -123,6 +125,8 @@ async def program() -> None:
     await queue.enqueue("a", order, on_failed="ignore")  # arg-type
     await queue.add("pack", "order")  # arg-type
     await queue.add_bulk([NewJob(name="pack", data="order")])  # arg-type
+    await queue.add_many("pack", ["order"])  # list-item
+    await queue.add_many("pack", [order], dely=1)  # call-arg
     await add.enqueue("x", 2)  # arg-type
     await add.enqueue(1, 2, 3)  # call-arg
     await add.enqueue(1, c=2)  # call-arg

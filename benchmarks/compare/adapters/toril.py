@@ -14,7 +14,7 @@ from benchmarks.compare.adapters.measure import Data, payloads
 if os.environ.get("TORIL_BENCH_PLAIN"):
     sys.modules.update({"orjson": None, "uvloop": None})  # type: ignore[dict-item]
 
-from toril import JobContext, NewJob, Queue
+from toril import JobContext, Queue
 from toril.garbage import spare_collections
 
 
@@ -30,7 +30,7 @@ class Toril(AsyncAdapter):
         if not given.where.startswith("memory:"):
             await self.queue.start()
         elif given.verb == "drain":
-            await self.queue.add_bulk(_new(payloads(0, given.jobs)))
+            await self.queue.add_many("job", payloads(0, given.jobs))
         elif given.verb == "call":
             await self._start()
 
@@ -40,7 +40,7 @@ class Toril(AsyncAdapter):
 
     async def add_many(self, many: Sequence[Data]) -> None:
         """Hand in up to a thousand."""
-        await self.queue.add_bulk(_new(many))
+        await self.queue.add_many("job", many)
 
     async def add_late(self, data: Data, delay_s: float) -> None:
         """Hand in a job that is due later."""
@@ -74,10 +74,6 @@ class Toril(AsyncAdapter):
 
     async def _job(self, job: JobContext[Data]) -> int:
         return await self.handle(job.data)
-
-
-def _new(many: Sequence[Data]) -> list[NewJob[Data]]:
-    return [NewJob(name="job", data=data) for data in many]
 
 
 if __name__ == "__main__":
