@@ -41,6 +41,18 @@ class Cores:
         return f"server pinned to core {self.server}, clients to core {self.client}"
 
 
+def stolen_ms(stat: Path = Path("/proc/stat")) -> float:
+    """How long the host has let other guests run on the core it took the most of; 0 if unknown.
+
+    Nothing here runs in that time, whatever it is.
+    """
+    if not stat.exists():
+        return 0.0
+    rows = (line.split() for line in stat.read_text().splitlines())
+    cores = [row for row in rows if row[0].startswith("cpu") and row[0] != "cpu"]
+    return max(int(row[8]) for row in cores) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What a server spent: CPU time, and the part of it inside scripts."""

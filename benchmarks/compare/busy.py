@@ -8,12 +8,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from benchmarks.compare.adapters.measure import HANDLER, MARKS, RATE, Unsupported
+from benchmarks.compare.adapters.measure import HANDLER, LATE_SPAN_S, MARKS, RATE, Unsupported
 from benchmarks.compare.records import percentile
 from benchmarks.compare.stage import CONCURRENCY, Stage, Values
+from benchmarks.machine import stolen_ms
 from benchmarks.peers import PeerFailed
 
 WAIT_MS: Final = 100
@@ -23,6 +25,9 @@ SLOTS: Final = 2
 """Jobs a process holds at once while its handlers compute."""
 WAITERS: Final = (100, 1000)
 LOOK_S: Final = 0.01
+TRIES: Final = 5
+STOLEN_MS: Final = 20.0
+"""So much may be taken from the ten seconds of a run that looks for lateness."""
 
 
 def waiting(stage: Stage) -> Values:
@@ -81,30 +86,57 @@ def _watch(marks: Path, jobs: int, limit_s: float) -> tuple[float, float]:
 
 
 def coming_due(stage: Stage) -> Values:
-    """W10: how late delayed jobs start at half of the rate that can be added and worked."""
-    late, rate = stage.sizes.late, _sustained(stage) / 2
+    """W10: how late delayed jobs start at half of the rate that can be added and worked.
+
+    A host that takes the cores away makes all jobs of that time late, and one in a hundred are
+    50 ms of the run: then it is measured again, and the run it took least from counts.
+    """
+    rate = _sustained(stage) / 2
+    quietest = _late_at(stage, rate)
+    for _ in range(TRIES - 1):
+        if quietest["stolen ms"] <= STOLEN_MS:
+            break
+        quietest = min(quietest, _late_at(stage, rate), key=itemgetter("stolen ms"))
+    if quietest["not in time"]:
+        raise AssertionError(f"{quietest['not in time']:,.0f} delayed jobs did not run in time")
+    return quietest
+
+
+def _late_at(stage: Stage, rate: float) -> Values:
+    late, before = stage.sizes.late, stolen_ms()
     stage.bench.clear()
     with stage.serve(late, CONCURRENCY) as worker:
         load = stage.run("late", late, 1, {RATE: f"{rate:.0f}"})
-    if len(worker["late"]) != late:
-        raise AssertionError(f"{len(worker['late']):,} of {late:,} delayed jobs ran in time")
+        stolen = stolen_ms() - before
     return {
         "p99 ms late": percentile(worker["late"], 99),
         "p50 ms late": percentile(worker["late"], 50),
         "load, jobs/s": load["rate"],
+        "stolen ms": stolen,
+        "not in time": late - len(worker["late"]),
     }
 
 
 def _sustained(stage: Stage) -> float:
     """How many jobs a second are added and worked at the same time, on the cores there are.
 
-    A worker that has only to work does more: whoever adds jobs takes time of both cores.
+    A worker that has only to work does more: whoever adds jobs takes time of both cores. Measured
+    for as long as the load will last: half of what a machine does in its best second may be all
+    it does in another.
     """
-    jobs = max(2_000, stage.sizes.jobs)
+    jobs, worked, seconds = max(2_000, stage.sizes.jobs), 0.0, 0.0
+    while seconds < LATE_SPAN_S:
+        took, share = _add_and_work(stage, jobs)
+        worked, seconds = worked + jobs * share, seconds + took
+    return worked / seconds
+
+
+def _add_and_work(stage: Stage, jobs: int) -> tuple[float, float]:
+    """Seconds from a tenth of the jobs to the last, and the share of them in that time."""
     with tempfile.NamedTemporaryFile() as marks, ThreadPoolExecutor(1) as beside:
         Path(marks.name).write_bytes(bytes(jobs))
         with stage.serve(jobs, CONCURRENCY, {MARKS: marks.name}):
             adding = beside.submit(stage.run, "add", jobs, 1)
             seconds, share = _watch(Path(marks.name), jobs, stage.limit_s)
             adding.result()
-    return jobs * share / seconds
+    return seconds, share

@@ -108,7 +108,7 @@ _ALL: Final = (
     Workload(
         key="W10",
         title="delayed jobs at half of the rate that can be added and worked",
-        metrics=("p99 ms late", "p50 ms late", "load, jobs/s"),
+        metrics=("p99 ms late", "p50 ms late", "load, jobs/s", "stolen ms"),
         run=busy.coming_due,
         less=True,
         places=frozenset({"server", "file"}),
