@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -64,7 +64,8 @@ class Usage:
 class Bench:
     """A running server and a connection to look at it."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, cores: Cores) -> None:
+        self._server, self._cores = server, cores
         self.port = server.port
         self.url = server.url
         self._link = redis.Redis(port=server.port)
@@ -75,6 +76,10 @@ class Bench:
 
     def _info(self, section: str) -> dict[str, Any]:
         return cast("dict[str, Any]", self._link.info(section))
+
+    def another(self) -> AbstractContextManager[Bench]:
+        """Start a second server of this kind, on the same core."""
+        return serving(self._server.binary, self._cores)
 
     def clear(self) -> None:
         """Delete everything."""
@@ -131,7 +136,7 @@ def serving(binary: Path, cores: Cores) -> Iterator[Bench]:
     cores.pin(cores.server)
     with Server(binary, "--appendonly", "no") as server:
         cores.pin(cores.client)
-        bench = Bench(server)
+        bench = Bench(server, cores)
         try:
             yield bench
         finally:

@@ -71,6 +71,16 @@ class Stage:
     sizes: Sizes
     limit_s: float
 
+    @contextmanager
+    def another(self) -> Iterator[Stage]:
+        """Set a second one beside it, with a server or folder of its own."""
+        if self.entry.place == "server":
+            with self.bench.another() as bench:
+                yield replace(self, bench=bench)
+        else:
+            with tempfile.TemporaryDirectory(prefix="toril-bench-") as folder:
+                yield replace(self, peer=replace(self.peer, where=f"file:{folder}"))
+
     def run(
         self, verb: str, jobs: int, concurrency: int, env: Mapping[str, str] | None = None
     ) -> Figures:

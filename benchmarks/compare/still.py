@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -12,8 +13,8 @@ from benchmarks.compare.stage import CONCURRENCY, Stage, Values
 
 SETTLE_S: Final = 2.0
 OPERATIONS: Final = 2_000
-TIMES: Final = 3
-"""How often, with as many jobs waiting again: what took longest and shortest is left out."""
+TIMES: Final = 9
+"""How often, with as many jobs waiting again: the median counts."""
 
 
 def idle(stage: Stage) -> Values:
@@ -38,25 +39,39 @@ def _cpu_ns(pid: int) -> int:
 
 
 def long_line(stage: Stage) -> Values:
-    """W9: memory and CPU time per job with few and with many jobs waiting."""
+    """W9: memory and CPU time per job with few and with many jobs waiting.
+
+    Short and long lines wait side by side and are measured in turns: what an operation costs
+    changes with the speed of the machine, twofold within seconds.
+    """
     values: Values = {}
     few, *_, many = sizes = stage.sizes.backlogs
-    for waiting in sizes:
-        stage.bench.clear()
-        stage.fill(waiting)
-        if stage.entry.place == "server":
-            values[f"bytes/job, {waiting:,}"] = stage.bench.used_bytes() / waiting
-        found: dict[str, list[float]] = defaultdict(list)
+    found: dict[tuple[str, int], list[float]] = defaultdict(list)
+    with ExitStack() as others:
+        lines = {few: stage, **{n: others.enter_context(stage.another()) for n in sizes[1:]}}
+        for waiting, line in lines.items():
+            line.fill(waiting)
+            if stage.entry.place == "server":
+                found["bytes/job", waiting].append(line.bench.used_bytes() / waiting)
         for _ in range(TIMES):
-            _, added = stage.measured("one", OPERATIONS, CONCURRENCY)
-            worker, worked = stage.measured("drain", OPERATIONS, CONCURRENCY)
-            for what, costs in (("add µs/job", added), ("work µs/job", worked)):
-                found[what].append(costs["client µs/job"] + costs.get("server µs/job", 0.0))
-            found["worker MB"].append(worker["peak_mb"])
-        values |= {f"{what}, {waiting:,}": median(costs) for what, costs in found.items()}
-    for what in ("work µs/job", "add µs/job", "worker MB", "bytes/job"):
-        if f"{what}, {many:,}" not in values:
-            continue
-        values[what] = values[f"{what}, {many:,}"]
-        values[f"{what}, growth"] = values[f"{what}, {many:,}"] / values[f"{what}, {few:,}"]
+            for waiting, line in lines.items():
+                for what, cost in _costs(line).items():
+                    found[what, waiting].append(cost)
+    for (what, waiting), costs in found.items():
+        values[f"{what}, {waiting:,}"] = median(costs)
+        if waiting == many:
+            values[what] = median(costs)
+            pairs = zip(costs, found[what, few], strict=True)
+            values[f"{what}, growth"] = median(long / short for long, short in pairs)
     return values
+
+
+def _costs(line: Stage) -> Values:
+    """Add some jobs and work as many, so that the line stays as long as it is."""
+    _, added = line.measured("one", OPERATIONS, CONCURRENCY)
+    worker, worked = line.measured("drain", OPERATIONS, CONCURRENCY)
+    return {
+        "add µs/job": added["client µs/job"] + added.get("server µs/job", 0.0),
+        "work µs/job": worked["client µs/job"] + worked.get("server µs/job", 0.0),
+        "worker MB": worker["peak_mb"],
+    }
