@@ -4,6 +4,7 @@
     blackhole   swallow everything in silence, on old and new connections (no RST, no FIN)
     dead_old    the connections of this moment fall silent for ever, new ones work
     delay       hand everything on, late
+    late_requests, late_replies   one of them late, the other at once
 
 `cut_reply_to(word)` closes the connection instead of handing on the reply to a command that
 holds the word, after the server has run it.
@@ -16,7 +17,7 @@ import contextlib
 from types import TracebackType
 from typing import Literal, Self
 
-Mode = Literal["pass_", "blackhole", "dead_old", "delay"]
+Mode = Literal["pass_", "blackhole", "dead_old", "delay", "late_requests", "late_replies"]
 
 
 class Link:
@@ -141,7 +142,7 @@ class Proxy:
             while self._mode == "blackhole" or link.dead:
                 # What was sent meanwhile waits in the kernel's buffers, as behind a real cable.
                 await self._changed.wait()
-            if self._mode == "delay":
+            if self._mode in ("delay", "late_requests" if requests else "late_replies"):
                 await asyncio.sleep(self.delay_s)
             if requests:
                 self._arm(link, data)

@@ -134,7 +134,7 @@ async def test_a_broken_job_whose_worker_dies_before_it_is_mended_is_recovered(
     await bench.add("bad", "good")
     await storage.client.call(keys.base, "HSET", keys.of("bad"), field, GARBAGE[field])
     # What a worker does before it looks at the job, and nothing else; the server may refuse it.
-    command = grant_command(keys, bench.wish(1), "dead:1", await storage.now())
+    command = grant_command(keys, bench.wish(1), "dead:1", await storage.now(bench.queue))
     await storage.client.pipeline(keys.base, [command])
     await storage.client.call(keys.base, "DEL", keys.lock("bad"))
     await reap(bench)

@@ -155,7 +155,7 @@ async def test_the_count_of_trimmed_events_is_exact_from_inside_an_entry(bench: 
 async def as_node(bench: Bench, lease: Lease, *, delay_ms: int) -> None:
     """Put a job off as a Node worker does, who notes nothing for us."""
     storage = store(bench)
-    keys, now = storage.keys(bench.queue), await storage.now()
+    keys, now = storage.keys(bench.queue), await storage.now(bench.queue)
     job, token = lease.job_id, lease.token
     commands: list[Command] = [call("moveJobFromActiveToWait", keys, job, token, keys.of(job))]
     if delay_ms:

@@ -36,14 +36,14 @@ class AwaitClaims(Settle):
 
         async def release(reply: Reply) -> None:
             catch = Catch()
-            self.read_granted(queue, _granted(reply), stem, want, await self.now(), catch)
+            self.read_granted(queue, _granted(reply), stem, want, catch)
             await self.settle(queue, [Released(lease=job.lease) for job in catch.jobs])
 
         reply = await self.client.run_after(
             ("BZPOPMIN", keys.of("marker"), f"{seconds:.3f}"),
             own("finish"),
             keys.base,
-            *(0, *self.finish_arguments(claim, stem, want)),
+            *(-1, *self.finish_arguments(claim, stem, want)),
             timeout_s=seconds,
             cut=cut,
             orphan=release,
@@ -53,7 +53,7 @@ class AwaitClaims(Settle):
             # Who is leaving takes no more; what it may have been granted lapses.
             return EMPTY_BATCH if cut.done() else await self.claim(queue, claim)
         catch = Catch()
-        more = self.read_granted(queue, _granted(reply), stem, want, await self.now(), catch)
+        more = self.read_granted(queue, _granted(reply), stem, want, catch)
         if (more or catch.rest) and len(catch.jobs) < claim.count:
             await self.fill(keys, queue, claim, catch)
         return await self.go_on(queue, catch)

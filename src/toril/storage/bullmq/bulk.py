@@ -250,7 +250,7 @@ class BullmqBulk:
 
     def _run(self, name: str, queue: str, *args: Argument) -> Any:
         base = keys_of(self.address, queue).base
-        return self._client.run(own(name), base, self._now(), *args)
+        return self._client.run(own(name), base, 0, *args)
 
 
 def _number_of(cursor: Cursor) -> int:

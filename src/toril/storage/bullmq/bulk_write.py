@@ -87,7 +87,6 @@ class BulkWriter:
         return self._add_batches(rows, script, fresh), taken
 
     def _add_batches(self, rows: Rows, script: str, some: Sequence[int]) -> list[int]:
-        now = self._now()
         commands: list[Command] = []
         for batch in chunks(some, _AT_ONCE):
             ids, terms = [rows.ids[at] for at in batch], [rows.terms[at] for at in batch]
@@ -98,15 +97,14 @@ class BulkWriter:
                 write_columns(ids, terms, rows.origin),
                 later=terms if script == LATER else (),
             )
-            commands.append(("EVALSHA", own(script).sha, 1, self._keys.base, now, *args))
+            commands.append(("EVALSHA", own(script).sha, 1, self._keys.base, 0, *args))
         done = zip(chunks(some, _AT_ONCE), self._send(commands), strict=True)
         return [at for batch, (added, _) in done for at in batch[max(0, added) :]]
 
     def _ask(self, rows: Rows, some: Sequence[int]) -> tuple[list[int], list[int]]:
         """Tell those whose id is free from those that are there and not ours."""
-        now, origin = self._now(), rows.origin
         commands: list[Command] = [
-            ("EVALSHA", own("known").sha, 1, self._keys.base, now, origin, *ids)
+            ("EVALSHA", own("known").sha, 1, self._keys.base, 0, rows.origin, *ids)
             for ids in chunks([rows.ids[at] for at in some], CHUNK)
         ]
         flags = b"".join(self._send(commands)).decode()
@@ -129,7 +127,7 @@ class BulkWriter:
         ready = own("ready").sha
         return [
             ("MULTI",),
-            ("EVALSHA", ready, 1, self._keys.base, now, spec.id, spec.origin, 0, key),
+            ("EVALSHA", ready, 1, self._keys.base, 0, spec.id, spec.origin, 0, key),
             add_command(self._keys, spec, now),
             ("EXEC",),
         ]

@@ -58,7 +58,7 @@ class Crew(Link):
         if claim.worker_name is not None:
             member = f"{member}\n{claim.worker_name}"
         key = keys.of("toril-workers")
-        await self.client.call(key, "ZADD", key, await self.now(), member)
+        await self.client.call(key, "ZADD", key, await self.now(queue), member)
 
     async def leave(self, queue: str, worker_id: str) -> None:
         """Strike a worker off the list."""

@@ -41,13 +41,13 @@ class EditJobs(Produce):
 
     async def reschedule(self, queue: str, ids: Sequence[str], delay_ms: int) -> Sequence[bool]:
         """Let delayed jobs start at another time."""
-        keys, now = self.keys(queue), await self.now()
+        keys, now = self.keys(queue), await self.later(queue)
         flags: list[bool] = []
         for some in chunks(ids):
             commands: list[Command] = []
             for one in some:
                 change = call("changeDelay", keys, delay_ms, now, one, keys.of(one))
-                back = await self.own_command("back", queue, one, "")
+                back = self.own_command("back", queue, one, "")
                 commands += (("MULTI",), change, back, ("EXEC",))
             flags += [code == 0 for code, _ in (await self.pipe(queue, commands))[3::4]]
         return flags

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ from toril.storage.bullmq.keys import Keys, check_tagging, check_twins, keys_of,
 from toril.storage.bullmq.leases import Fate
 from toril.storage.bullmq.official import OWN, own, scripts
 from toril.storage.bullmq.scripts import USED, Command
+from toril.storage.bullmq.server_time import ServerTime
 from toril.storage.bullmq.waits import Endings, wake_ups
 from toril.storage.protocol import ALL_FEATURES, Feature
 
@@ -34,7 +34,6 @@ ENDING_KEPT_MS: Final = 60_000
 _TOKENS: Final = 4096
 """Claim tokens remembered, to know a repeated claim by."""
 _KNOWN_S: Final = 60.0
-_SKEW_S: Final = 30.0
 _BOUND_S: Final = 1.0
 """How long a queue that was paused or had bounds is taken to be so still."""
 
@@ -68,7 +67,7 @@ class Link:
         scripts()  # a missing extra or a changed file shows now, not at the first job
         self.clock: Clock = clock or SystemClock()
         self.now_ms = 0
-        """What scripts are told as the time; 0, outside of tests, for the server's clock."""
+        """What scripts are told as the time; 0, outside of tests: they ask the server's clock."""
         self.batch = batch
         """Whether plain jobs go through our batch scripts; the official ones do the rest."""
         self.keep_completed = keep_completed
@@ -84,8 +83,7 @@ class Link:
         self._link: Client | None = None
         self._opened = 0
         self._opening = asyncio.Lock()
-        self._skew_ms = 0.0
-        self._skew_at = float("-inf")
+        self._times: dict[str, ServerTime] = {}
         self._known: dict[str, float] = {}
         self._keys: dict[str, Keys] = {}
         self._tokens: OrderedDict[str, int] = OrderedDict()
@@ -155,7 +153,7 @@ class Link:
         if server is not None:
             await server.stop()
         self._known.clear()
-        self._skew_at = float("-inf")
+        self._times.clear()
 
     @property
     def client(self) -> Client:
@@ -200,18 +198,28 @@ class Link:
         if lacking:
             await self.pipe(queue, [("SCRIPT", "LOAD", one.text) for one in lacking])
 
-    async def now(self) -> int:
-        """The server's time in ms, as near as this side can tell."""
+    async def now(self, queue: str) -> int:
+        """The time in ms on the clock of the queue's server, rather behind than ahead of it.
+
+        For the official scripts; our own ask the server themselves. By this one jobs come due.
+        """
+        return (await self._now(queue))[0]
+
+    async def later(self, queue: str) -> int:
+        """The same, rather ahead than behind: by this one a time of waiting begins."""
+        return (await self._now(queue))[1]
+
+    async def _now(self, queue: str) -> tuple[int, int]:
         if self.now_ms:
-            return self.now_ms
-        mono = time.monotonic()
-        if mono - self._skew_at > _SKEW_S:
-            before = time.time()
-            seconds, micros = cast("list[bytes]", await self.client.call("", "TIME"))
-            server = int(seconds) + int(micros) / 1e6
-            self._skew_ms = (server - (before + time.time()) / 2) * 1000
-            self._skew_at = mono
-        return round(time.time() * 1000 + self._skew_ms)
+            return self.now_ms, self.now_ms
+        # The nodes of a cluster have a clock each.
+        node = self.keys(queue).base if self.address.kind == "cluster" else ""
+
+        async def ask() -> float:
+            seconds, micros = cast("list[bytes]", await self.client.call(node, "TIME"))
+            return int(seconds) * 1000 + int(micros) / 1000
+
+        return await self._times.setdefault(node, ServerTime()).read(ask)
 
     def know(self, token: str) -> int:
         """Tell how often a claim's token was sent before, and remember it."""
@@ -247,13 +255,13 @@ class Link:
         see: See | None = None,
     ) -> Any:
         """Run one of our own scripts; `see` is shown the reply before the caller goes on."""
-        base, now = self.keys(queue).base, await self.now()
-        return await self.client.run(own(name), base, now, *args, durable=durable, see=see)
+        base = self.keys(queue).base
+        return await self.client.run(own(name), base, self.now_ms, *args, durable=durable, see=see)
 
-    async def own_command(self, name: str, queue: str, *args: Argument) -> Command:
+    def own_command(self, name: str, queue: str, *args: Argument) -> Command:
         """Write the command that runs one of our own scripts, for a pipeline."""
         script = own(name)
-        return ("EVALSHA", script.sha, 1, self.keys(queue).base, await self.now(), *args)
+        return ("EVALSHA", script.sha, 1, self.keys(queue).base, self.now_ms, *args)
 
     async def official(self, queue: str, command: Command) -> Reply:
         """Run an official script."""

@@ -244,19 +244,20 @@ class Produce(Link):
 
     async def _transaction(self, keys: Keys, queue: str, spec: JobSpec) -> list[Command]:
         """Write the commands that ask who has an id and add the job by the official script."""
+        now = await (self.later if spec.terms.delay_ms else self.now)(queue)
         if self._is_counted(spec):
-            add = add_command(keys, replace(spec, id=""), await self.now())
+            add = add_command(keys, replace(spec, id=""), now)
             return [("MULTI",), add, ("GET", keys.of("id")), ("EXEC",)]
         dedup = spec.terms.dedup
         return [
             ("MULTI",),
-            await self.own_command(
+            self.own_command(
                 "ready",
                 queue,
                 *(spec.id, spec.origin, int(spec.requeue_failed)),
                 "" if dedup is None else dedup.key,
             ),
-            add_command(keys, spec, await self.now()),
+            add_command(keys, spec, now),
             ("EXEC",),
         ]
 

@@ -86,7 +86,7 @@ class Repeats(Link):
             data=fields.get(b"data", b"{}"),
             options=codec.read_options(fields),
             key=fields[b"rjk"].decode(),
-            now_ms=await self.now(),
+            now_ms=await self.now(queue),
         )
         try:
             if run.is_over():

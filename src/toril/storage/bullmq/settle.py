@@ -55,6 +55,7 @@ class Plan:
     """The commands of one settle, and where the reply to each outcome will be."""
 
     now_ms: int
+    later_ms: int
     commands: list[Command] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     fetches: set[int] = field(default_factory=set)
@@ -219,7 +220,11 @@ class Settle(Work):
         refill: Claim | None,
         catch: Catch,
     ) -> Plan:
-        plan = Plan(now_ms=await self.now(), places=[0] * len(outcomes))
+        plan = Plan(
+            now_ms=await self.now(queue),
+            later_ms=await self.later(queue),
+            places=[0] * len(outcomes),
+        )
         want = 0 if refill is None else refill.count - len(catch.jobs)
         released = False
         # Jobs that go back in line first: what is fetched for the others may be one of them.
@@ -232,25 +237,25 @@ class Settle(Work):
             if fetch:
                 plan.fetches.add(len(plan.commands))
             plan.commands.append(
-                self._command(keys, outcome, stacks, refill if fetch else None, plan.now_ms)
+                self._command(keys, outcome, stacks, refill if fetch else None, plan)
             )
             if isinstance(outcome, Postponed | Released):
                 plan.whole = True
                 lease, start = outcome.lease, read_note(outcome.lease)["ats"]
-                back = await self.own_command("back", queue, lease.job_id, start, lease.attempt - 1)
+                back = self.own_command("back", queue, lease.job_id, start, lease.attempt - 1)
                 plan.commands.append(back)
             released |= isinstance(outcome, Released) or _comes_back_now(outcome, plan.now_ms)
         if refill is None:
             if outcomes:
                 # A slot is free that only this worker knows of, or a job that wakes nobody.
-                plan.commands.append(await self.own_command("ring", queue))
+                plan.commands.append(self.own_command("ring", queue))
             return plan
         for _ in range(want):
             token = self.wire_token(refill.token)
             plan.tokens.append((len(plan.commands), token))
             plan.commands.append(grant_command(keys, refill, token, plan.now_ms))
         if released:
-            plan.commands.append(await self.own_command("ring", queue))
+            plan.commands.append(self.own_command("ring", queue))
         plan.commands.append(next_command(keys))
         return plan
 
@@ -267,7 +272,7 @@ class Settle(Work):
         plan.whole = True
         lease = outcome.lease
         plan.commands.append(
-            await self.own_command(
+            self.own_command(
                 "end",
                 queue,
                 *(lease.job_id, lease.token, "" if ttl_ms is None else ttl_ms),
@@ -288,9 +293,9 @@ class Settle(Work):
         outcome: Outcome,
         stacks: dict[str, bytes | None],
         fetch: Claim | None,
-        now_ms: int,
+        plan: Plan,
     ) -> Command:
-        lease = outcome.lease
+        lease, now_ms = outcome.lease, plan.now_ms
         token = check_token(lease.token)
         match outcome:
             case Completed():
@@ -305,14 +310,15 @@ class Settle(Work):
             case Retried(failure=failure):
                 fields = _failure_fields(lease, failure, stacks)
                 if outcome.delay_ms > 0:
-                    return _delay(keys, lease, outcome.delay_ms, "0", fields, now_ms)
+                    return _delay(keys, lease, outcome.delay_ms, "0", fields, plan.later_ms)
                 push = "RPUSH" if read_note(lease)["lifo"] else "LPUSH"
                 args = (keys.base, now_ms, push, lease.job_id, token, fields)
                 return call("retryJob", keys, *args, job_id=lease.job_id)
             case Postponed():
                 if _comes_back_now(outcome, now_ms):
                     return _release(keys, lease)
-                return _delay(keys, lease, _wait_of(outcome, now_ms), "1", b"", now_ms)
+                later_ms = plan.later_ms
+                return _delay(keys, lease, _wait_of(outcome, later_ms), "1", b"", later_ms)
             case Released():
                 return _release(keys, lease)
             case _:

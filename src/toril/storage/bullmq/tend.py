@@ -71,7 +71,7 @@ class Tend(Produce):
         self, queue: str, container: str, older_ms: int, limit: int | None
     ) -> list[str]:
         keys = self.keys(queue)
-        before = await self.now() - older_ms
+        before = await self.now(queue) - older_ms
         gone: list[str] = []
         while limit is None or len(gone) < limit:
             room = _CLEANED_AT_ONCE if limit is None else min(_CLEANED_AT_ONCE, limit - len(gone))
@@ -94,9 +94,9 @@ class Tend(Produce):
                 queue,
                 [
                     ("MULTI",),
-                    await self.own_command("remember", queue, "save"),
+                    self.own_command("remember", queue, "save"),
                     command,
-                    await self.own_command("remember", queue, "restore"),
+                    self.own_command("remember", queue, "restore"),
                     ("EXEC",),
                 ],
             )

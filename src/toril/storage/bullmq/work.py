@@ -151,7 +151,7 @@ class Work(Repeats, Crew):
     ) -> None:
         """Find what was granted already to a claim that is repeated."""
         found = await self.own("granted", queue, claim.lease_ms, claim.token, *tokens)
-        now = await self.now()
+        now = await self.now(queue)
         for raw_id, lock, flat in found:
             catch.add(raw_id.decode(), codec.fields_of(flat), lock.decode(), now)
 
@@ -167,7 +167,7 @@ class Work(Repeats, Crew):
                 return
         while True:
             want = min(claim.count - len(catch.jobs), BATCH)
-            now = await self.now()
+            now = await self.now(queue)
             tokens = [self.wire_token(claim.token) for _ in range(max(0, want))]
             commands = [grant_command(keys, claim, token, now) for token in tokens]
             replies = await self.pipe(queue, [*commands, next_command(keys)], once=True)
@@ -190,7 +190,6 @@ class Work(Repeats, Crew):
         completed. What was completed is marked so.
         """
         left = 0 if claim is None else max(0, claim.count - len(catch.jobs))
-        now = await self.now()
         commands: list[Command] = []
         asked: list[tuple[str, int]] = []
         guard = ("", "")
@@ -201,14 +200,14 @@ class Work(Repeats, Crew):
             args = self.finish_arguments(claim, stem, want, ended, guard)
             if ended:
                 guard = (ended[-1].lease.job_id, ended[-1].lease.token)
-            commands.append(await self.own_command("finish", queue, *args))
+            commands.append(self.own_command("finish", queue, *args))
             asked.append((stem, want))
         replies = await self.pipe(queue, commands, once=True)
         go_on = True
         for ended, (stem, want), reply in zip(groups, asked, replies, strict=True):
             for one in ended[: reply[0]]:
                 one.done = True
-            go_on = self.read_granted(queue, reply, stem, want, now, catch) and go_on
+            go_on = self.read_granted(queue, reply, stem, want, catch) and go_on
         return go_on
 
     def finish_arguments(
@@ -228,10 +227,10 @@ class Work(Repeats, Crew):
         return args + ended_arguments(ended)
 
     def read_granted(
-        self, queue: str, reply: Sequence[Any], stem: str, want: int, now: int, catch: Catch
+        self, queue: str, reply: Sequence[Any], stem: str, want: int, catch: Catch
     ) -> bool:
         """Read the jobs one call of the batch script handed out; tell whether there may be more."""
-        _done, more, next_due, values = reply
+        _done, more, next_due, values, now = reply
         found = range(0, len(values), 1 + len(codec.BARE))
         for at, letter in zip(found, _LETTERS[: len(found)], strict=True):
             catch.grant(values[at : at + found.step], stem + letter, now)
@@ -298,11 +297,11 @@ class Work(Repeats, Crew):
         Whoever finds the guard set learns when it falls, and need not sleep a whole interval.
         """
         keys = self.keys(queue)
-        now = await self.now()
+        now = await self.now(queue)
         guard = keys.of("stalled-check")
         commands: list[Command] = [
             ("MULTI",),
-            await self.own_command("mend", queue, "stalled"),
+            self.own_command("mend", queue, "stalled"),
             call("moveStalledJobsToWait", keys, max_stalls, keys.base, now, interval_ms),
             ("PTTL", guard),
             ("EXEC",),

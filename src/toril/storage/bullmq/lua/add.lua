@@ -26,7 +26,7 @@ for number = 1, count do
   if shared == '' then name = args[at + size - 1] end
   if own == 1 then options = args[at + 2] else options = head .. id .. tail end
   call('HSET', job, 'name', name, 'data', args[at + 1], 'opts', options,
-    'timestamp', args[1], 'delay', '0', 'priority', '0')
+    'timestamp', stamp, 'delay', '0', 'priority', '0')
   call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
   last = call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
   ids[number], seen[id] = id, true

@@ -3,7 +3,7 @@
 -- before a job is handed out; those with a priority follow when the line is empty. From the first
 -- that is not plain, all is left untouched for the official scripts, so that things happen in the
 -- order in which they would do them.
--- ARGV[1]  the time in ms, or 0 for a claim that was left here to run when there is work
+-- ARGV[1]  the time as in the prelude, or -1 for a claim that was left here to run when there is work
 -- ARGV[2]  lease in ms      ARGV[3]  name of the worker
 -- ARGV[4]  stem of the tokens: the first job handed out gets the lock `<stem>a`, the next `<stem>b`
 -- ARGV[5]  how many to hand out at most
@@ -15,19 +15,20 @@
 -- ARGV[11] how many values there are for each of these jobs: 3 if all are kept for good, else 7
 -- ARGV[12…] id, token, result; then '1' if the job is kept, keep time in ms or '', packed ending or
 --          '', '1' if its options ask for the ending
--- Returns {how many were completed, more, next due or -1, values of the jobs handed out}: more is 1
--- where the official scripts may find jobs to hand out, 2 if the queue is paused or has bounds.
+-- Returns {how many were completed, more, next due or -1, values of the jobs handed out, the time}:
+-- more is 1 where the official scripts may find jobs to hand out, 2 if the queue is paused or has
+-- bounds.
 -- Of a bare job, which has the usual fields only and so starts for the first time, there are id,
 -- name, data, opts, timestamp and priority; of any other one id, all fields in a list, four times ''
 -- Events: completed, waiting, active, drained
-local left_here, lines = ARGV[1] == '0', 0
+local left_here, lines = now < 0, 0
 if left_here then
   lines = call('EXISTS', base .. 'wait', base .. 'prioritized', base .. 'delayed', base .. 'pc')
   -- Its time ran out, with nothing there to wait for.
-  if lines == 0 then return {0, 0, -1, {}} end
+  if lines == 0 then return {0, 0, -1, {}, 0} end
   local clock = call('TIME')
   now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-  ARGV[1] = string.format('%.0f', now)
+  stamp = string.format('%.0f', now)
 end
 local lease, worker, stem, want = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local args, bare, size, count = ARGV, ARGV[10], tonumber(ARGV[11]), #ARGV[10]
@@ -206,7 +207,7 @@ local function hand_out()
     call('SET', lock, token, 'PX', lease)
   end
   call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
-  call('HSET', job, 'processedOn', args[1], 'pb', worker, 'ats', started)
+  call('HSET', job, 'processedOn', stamp, 'pb', worker, 'ats', started)
   out[handed] = id
   return true
 end
@@ -243,8 +244,8 @@ local function complete(number, at)
   free[number], ended[number], gone[id] = lock_keys[number], id, true
   if size == 3 or outlive(id, at, asked) then
     local place = #completed
-    completed[place + 1], completed[place + 2] = args[1], id
-    call('HSET', job, 'atm', made, 'returnvalue', result, 'finishedOn', args[1])
+    completed[place + 1], completed[place + 2] = stamp, id
+    call('HSET', job, 'atm', made, 'returnvalue', result, 'finishedOn', stamp)
   else
     call('DEL', job, job .. ':logs', job .. ':processed', job .. ':failed')
   end
@@ -258,13 +259,13 @@ local function count_completed(number, most)
   local key = base .. 'metrics:completed'
   local before = call('HINCRBY', key, 'count', number) - number
   local last = call('HMGET', key, 'prevTS', 'prevCount')
-  if not last[1] then return call('HSET', key, 'prevTS', ARGV[1], 'prevCount', 0) end
+  if not last[1] then return call('HSET', key, 'prevTS', stamp, 'prevCount', 0) end
   local minutes = math.min(math.floor(now / 60000) - math.floor(last[1] / 60000), most)
   if minutes <= 0 then return end
   call('LPUSH', key .. ':data', before - last[2])
   for _ = 2, minutes do call('LPUSH', key .. ':data', 0) end
   call('LTRIM', key .. ':data', 0, most - 1)
-  call('HSET', key, 'prevCount', before, 'prevTS', ARGV[1])
+  call('HSET', key, 'prevCount', before, 'prevTS', stamp)
 end
 
 if plain and count > 0 then
@@ -302,4 +303,4 @@ if handed > 0 then
   -- The marker is for others; a claim that was left here waits again, and took all there was.
   if not left_here or more or handed == want then ring() end
 end
-return {done, bound and 2 or more and 1 or 0, math.floor(next_due / 0x1000), values}
+return {done, bound and 2 or more and 1 or 0, math.floor(next_due / 0x1000), values, now}

@@ -47,7 +47,7 @@ for number = 1, count do
     ranked[#ranked + 1] = id
   end
   call('HSET', job, 'name', name, 'data', args[at + 1], 'opts', options,
-    'timestamp', args[1], 'delay', args[at + 2 + own], 'priority', args[at + 3 + own])
+    'timestamp', stamp, 'delay', args[at + 2 + own], 'priority', args[at + 3 + own])
   call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
   if time then
     last = call('XADD', events, '*', 'event', 'delayed', 'jobId', id, 'delay', time)

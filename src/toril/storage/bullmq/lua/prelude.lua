@@ -1,9 +1,16 @@
 -- What our own scripts share.
 -- KEYS[1]  base of the queue's keys, `bull:{queue}:`; all of them are in its slot
--- ARGV[1]  the time in ms
+-- ARGV[1]  the time in ms, or 0 for that of the server
 local base = KEYS[1]
-local now = tonumber(ARGV[1])
 local call = redis.call
+
+local stamp = ARGV[1]
+local now = tonumber(stamp)
+if now == 0 then
+  local clock = call('TIME')
+  now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+  stamp = string.format('%.0f', now)
+end
 
 local SETS = {'completed', 'failed', 'delayed', 'prioritized', 'waiting-children'}
 

@@ -1,0 +1,126 @@
+"""Delays follow the server's clock, however long a look at it takes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.bullmq.unit.test_storage import bench_on, store
+from tests.resp.proxy import Mode, Proxy
+from tests.servers import Server
+from toril.job import Dedup, Terms
+from toril.outcome import Failure, Retried
+from toril.storage.bullmq.server_time import ServerTime
+from toril.testing import Bench
+
+LATE_S = 0.15
+DELAY_MS = 60_000
+TIE = 4096
+
+
+@pytest.fixture
+async def proxy(server: Server) -> AsyncIterator[Proxy]:
+    """A line to the server that can be slow in one direction."""
+    async with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def bench(proxy: Proxy) -> AsyncIterator[Bench]:
+    """A storage behind that line that knows its queue, and no time yet."""
+    made = await bench_on(f"redis://127.0.0.1:{proxy.port}")
+    await store(made).meet(made.queue)
+    yield made
+    proxy.switch("pass_")
+    await made.storage.close()
+
+
+@pytest.fixture
+async def straight(server: Server) -> AsyncIterator[Bench]:
+    """A storage right beside the server."""
+    made = await bench_on(server.url)
+    yield made
+    await made.storage.close()
+
+
+async def server_ms(bench: Bench) -> float:
+    """Ask the server for its time."""
+    seconds, micros = cast("list[bytes]", await store(bench).client.call("", "TIME"))
+    return int(seconds) * 1000 + int(micros) / 1000
+
+
+async def due_ms(bench: Bench, straight: Bench, job_id: str) -> int:
+    """When the server will let a job start."""
+    key = store(bench).keys(bench.queue).of("delayed")
+    score = await store(straight).client.call(key, "ZSCORE", key, job_id)
+    assert isinstance(score, bytes | float), score
+    return int(float(score)) // TIE
+
+
+@pytest.mark.parametrize("mode", ["late_requests", "late_replies"])
+@pytest.mark.parametrize(
+    "terms",
+    [Terms(delay_ms=DELAY_MS), Terms(delay_ms=DELAY_MS, dedup=Dedup(key="once"))],
+    ids=["by our script", "by the official one"],
+)
+async def test_a_slow_line_makes_no_delay_shorter(
+    bench: Bench, straight: Bench, proxy: Proxy, mode: Mode, terms: Terms
+) -> None:
+    proxy.switch(mode, delay_s=LATE_S)
+    await store(bench).now(bench.queue)  # a look that took long
+    proxy.switch("pass_")
+    before = await server_ms(straight)
+    await bench.add("a", terms=terms)
+    assert before + DELAY_MS <= await due_ms(bench, straight, "a") + 1
+
+
+@pytest.mark.parametrize("mode", ["late_requests", "late_replies"])
+async def test_a_slow_line_makes_no_retry_come_early(
+    bench: Bench, straight: Bench, proxy: Proxy, mode: Mode
+) -> None:
+    proxy.switch(mode, delay_s=LATE_S)
+    await store(bench).now(bench.queue)  # a look that took long
+    proxy.switch("pass_")
+    await bench.add("a")
+    job = await bench.take()
+    before = await server_ms(straight)
+    failure = Failure(reason="boom", kind="Boom")
+    await bench.settle(Retried(lease=job.lease, failure=failure, delay_ms=DELAY_MS))
+    assert before + DELAY_MS <= await due_ms(bench, straight, "a") + 1
+
+
+@pytest.mark.parametrize("mode", ["late_requests", "late_replies"])
+async def test_a_slow_line_never_makes_it_later_than_it_is(
+    bench: Bench, straight: Bench, proxy: Proxy, mode: Mode
+) -> None:
+    proxy.switch(mode, delay_s=LATE_S)
+    told = await store(bench).now(bench.queue)
+    assert told <= await server_ms(straight)
+
+
+_MS = st.floats(0, 500)
+
+
+@given(ahead=st.floats(-1e7, 1e7), ways=st.lists(st.tuples(_MS, _MS), min_size=1, max_size=5))
+def test_the_true_time_lies_between_the_bounds_of_all_looks(
+    ahead: float, ways: list[tuple[float, float]]
+) -> None:
+    time, here = ServerTime(), 1e6
+    for there, back in ways:
+        time.saw(before=here, server=here + there + ahead, after=here + there + back)
+        here += there + back
+    least, most = time.bounds(here)
+    assert least - 1e-3 <= here + ahead <= most + 1e-3
+    assert most - least <= min(there + back for there, back in ways) + 1e-3
+
+
+def test_a_clock_that_was_set_is_looked_at_anew() -> None:
+    time = ServerTime()
+    time.saw(before=0, server=10, after=20)
+    assert time.bounds(20) == (10, 30)
+    time.saw(before=100, server=5_000, after=101)
+    assert time.bounds(101) == (5_000, 5_001)
