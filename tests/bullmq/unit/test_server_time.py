@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import cast
 
@@ -14,7 +16,7 @@ from tests.resp.proxy import Mode, Proxy
 from tests.servers import Server
 from toril.job import Dedup, Terms
 from toril.outcome import Failure, Retried
-from toril.storage.bullmq.server_time import ServerTime
+from toril.storage.bullmq.server_time import Ahead, ServerTime
 from toril.testing import Bench
 
 LATE_S = 0.15
@@ -105,22 +107,58 @@ async def test_a_slow_line_never_makes_it_later_than_it_is(
 _MS = st.floats(0, 500)
 
 
-@given(ahead=st.floats(-1e7, 1e7), ways=st.lists(st.tuples(_MS, _MS), min_size=1, max_size=5))
-def test_the_true_time_lies_between_the_bounds_of_all_looks(
-    ahead: float, ways: list[tuple[float, float]]
+@given(apart=st.floats(-1e7, 1e7), ways=st.lists(st.tuples(_MS, _MS), min_size=1, max_size=5))
+def test_the_truth_lies_between_the_bounds_of_all_looks(
+    apart: float, ways: list[tuple[float, float]]
 ) -> None:
-    time, here = ServerTime(), 1e6
+    ahead, here = Ahead(), 1e6
     for there, back in ways:
-        time.saw(before=here, server=here + there + ahead, after=here + there + back)
-        here += there + back
-    least, most = time.bounds(here)
-    assert least - 1e-3 <= here + ahead <= most + 1e-3
-    assert most - least <= min(there + back for there, back in ways) + 1e-3
+        after = here + there + back
+        ahead = ahead.saw(before=here, server=here + there + apart, after=after)
+        here = after
+    assert ahead.least - 1e-3 <= apart <= ahead.most + 1e-3
+    assert ahead.most - ahead.least <= min(there + back for there, back in ways) + 1e-3
 
 
-def test_a_clock_that_was_set_is_looked_at_anew() -> None:
-    time = ServerTime()
-    time.saw(before=0, server=10, after=20)
-    assert time.bounds(20) == (10, 30)
-    time.saw(before=100, server=5_000, after=101)
-    assert time.bounds(101) == (5_000, 5_001)
+def test_looks_that_exclude_each_other_tell_of_a_clock_that_was_set() -> None:
+    ahead = Ahead().saw(before=0, server=10, after=20)
+    assert ahead == (-10, 10)
+    assert ahead.saw(before=100, server=5_000, after=101) == (4_899, 4_900)
+
+
+class Hourglass:
+    """A clock an hour ahead of ours, that counts who looks."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def ask(self) -> float:
+        """Tell the time."""
+        self.looks += 1
+        await asyncio.sleep(0)
+        return (time.monotonic() + 3_600) * 1000
+
+
+async def test_many_who_ask_at_once_share_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", time.monotonic)
+    there = Hourglass()
+    clock = ServerTime(there.ask)
+    told = await asyncio.gather(*(clock.read() for _ in range(100)))
+    assert all(least <= (time.monotonic() + 3_600) * 1000 for least, _ in told)
+    await clock.read()
+    assert there.looks <= 3
+
+
+@pytest.mark.parametrize("by_s", [-600, 0.1, 600])
+async def test_a_clock_of_ours_that_is_set_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, by_s: float
+) -> None:
+    monkeypatch.setattr(time, "time", time.monotonic)
+    there = Hourglass()
+    clock = ServerTime(there.ask)
+    await clock.read()
+    monkeypatch.setattr(time, "time", lambda: time.monotonic() + by_s)
+    before = (time.monotonic() + 3_600) * 1000
+    least, most = await clock.read()
+    assert least <= (time.monotonic() + 3_600) * 1000
+    assert before <= most < before + 60_000

@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from toril.clock import Clock, SystemClock
@@ -213,13 +214,14 @@ class Link:
         if self.now_ms:
             return self.now_ms, self.now_ms
         # The nodes of a cluster have a clock each.
-        node = self.keys(queue).base if self.address.kind == "cluster" else ""
+        place = self.keys(queue).base if self.address.kind == "cluster" else ""
+        if place not in self._times:
+            self._times[place] = ServerTime(partial(self._ask_time, place))
+        return await self._times[place].read()
 
-        async def ask() -> float:
-            seconds, micros = cast("list[bytes]", await self.client.call(node, "TIME"))
-            return int(seconds) * 1000 + int(micros) / 1000
-
-        return await self._times.setdefault(node, ServerTime()).read(ask)
+    async def _ask_time(self, place: str) -> float:
+        seconds, micros = cast("list[bytes]", await self.client.call(place, "TIME"))
+        return int(seconds) * 1000 + int(micros) / 1000
 
     def know(self, token: str) -> int:
         """Tell how often a claim's token was sent before, and remember it."""

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 _FRESH_S: Final = 30.0
 _LOOKS: Final = 3
@@ -16,52 +16,52 @@ _SET_S: Final = 0.02
 """More than a clock that is slewed goes wrong while a look is fresh: somebody set it."""
 
 
-class ServerTime:
-    """The server's clock between two bounds.
+class Ahead(NamedTuple):
+    """By how many ms the server's clock is ahead of ours, at least and at most.
 
-    A reply says what time it was somewhere between question and answer. The middle would be a
-    guess, wrong by up to half of the way: a job would start early. Several looks are put together
-    to what all of them allow.
+    A reply tells what time it was somewhere between question and answer. To take the middle would
+    be a guess, wrong by up to half of the way: a job would start early.
     """
 
-    def __init__(self) -> None:
-        self._bounds = (-math.inf, math.inf)  # ms by which the server's clock is ahead of ours
+    least: float = -math.inf
+    most: float = math.inf
+
+    def saw(self, *, before: float, server: float, after: float) -> Ahead:
+        """Learn from a look: what our clock said before and after it, and the server's between."""
+        least, most = server - after, server - before
+        if most < self.least or self.most < least:  # one of the clocks was set meanwhile
+            return Ahead(least, most)
+        return Ahead(max(least, self.least), min(most, self.most))
+
+
+class ServerTime:
+    """The server's clock, looked at now and then."""
+
+    def __init__(self, ask: Callable[[], Awaitable[float]]) -> None:
+        self._ask = ask
+        self._ahead = Ahead()
         self._at = -math.inf
         self._apart = 0.0
         self._looking = asyncio.Lock()
 
-    async def read(self, ask: Callable[[], Awaitable[float]]) -> tuple[int, int]:
+    async def read(self) -> tuple[int, int]:
         """Give a time that the server has reached, and one that it has not passed, in ms."""
         if not self._is_fresh():
             async with self._looking:
                 if not self._is_fresh():
-                    await self._look(ask)
-        least, most = self.bounds(time.time() * 1000)
-        return math.floor(least), math.ceil(most)
+                    await self._look()
+        here = time.time() * 1000
+        return math.floor(here + self._ahead.least), math.ceil(here + self._ahead.most)
 
-    def bounds(self, here: float) -> tuple[float, float]:
-        """Between which times the server's clock is when ours says `here`; all in ms."""
-        least, most = self._bounds
-        return here + least, here + most
-
-    def saw(self, *, before: float, server: float, after: float) -> None:
-        """Learn from a look: what our clock said before and after, and the server's between."""
-        least, most = server - after, server - before
-        known_least, known_most = self._bounds
-        if least <= known_most and known_least <= most:
-            least, most = max(least, known_least), min(most, known_most)
-        self._bounds = least, most  # if they exclude each other, one of the clocks was set
-
-    async def _look(self, ask: Callable[[], Awaitable[float]]) -> None:
-        found = ServerTime()
+    async def _look(self) -> None:
+        ahead = Ahead()
         for _ in range(_LOOKS):
             before = time.time() * 1000
-            server = await ask()
-            found.saw(before=before, server=server, after=time.time() * 1000)
-            least, most = found._bounds
-            if most - least <= _NEAR_MS:
+            server = await self._ask()
+            ahead = ahead.saw(before=before, server=server, after=time.time() * 1000)
+            if ahead.most - ahead.least <= _NEAR_MS:
                 break
-        self._bounds = found._bounds
+        self._ahead = ahead
         self._at = time.monotonic()
         self._apart = time.time() - self._at
 
