@@ -1,8 +1,9 @@
-"""Choose how hard hypothesis tries, and mark the tests that need not be traced for coverage."""
+"""Choose how hard hypothesis tries, mark the tests that need not be traced, allow Ctrl-C."""
 
 from __future__ import annotations
 
 import os
+import signal
 from typing import Final
 
 import pytest
@@ -32,6 +33,12 @@ _REPEATS: Final[dict[str, tuple[str, ...]]] = {
     "tests/bullmq/test_links.py": (),
 }
 """Where they lie, and what their parameters begin with, if it is not all of them."""
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the programs under test, also where a shell in the background ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

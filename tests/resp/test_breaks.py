@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import itertools
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -244,17 +244,21 @@ async def test_waits_between_attempts_grow_up_to_a_limit(own_server: Server) -> 
     await client.close()
 
 
-async def test_a_missing_server_costs_no_cpu(own_server: Server, connect: Connect) -> None:
+async def test_a_missing_server_costs_no_cpu(
+    own_server: Server, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = await connect(own_server.url, Settings(patience=2))
     own_server.kill()
-    before, start = os.times(), time.monotonic()
+    loop, turns = asyncio.get_running_loop(), itertools.count()
+    run_once = loop._run_once  # type: ignore[attr-defined]
+    # CPU time would count what else this process does meanwhile, a garbage collection for one.
+    monkeypatch.setattr(loop, "_run_once", lambda: (next(turns), run_once()))
     answers = await asyncio.gather(
         *(client.call("k", "PING") for _ in range(50)), return_exceptions=True
     )
-    after, spent = os.times(), time.monotonic() - start
     assert all(isinstance(answer, StorageUnavailable) for answer in answers)
-    used = after.user + after.system - before.user - before.system
-    assert used / spent < 0.05
+    taken = next(turns)
+    assert 5 < taken < 300  # a loop that spins takes tens of thousands in two seconds
 
 
 async def test_close_returns_at_once_while_the_server_is_down(own_server: Server) -> None:
