@@ -21,7 +21,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.compare.adapters.measure import Unsupported
 from benchmarks.compare.field import NODE, Entry, entries
@@ -35,6 +35,8 @@ from benchmarks.install import ROOT, NotInstalled, cache_home
 from benchmarks.machine import Bench, Cores, binaries, serving
 from benchmarks.peers import Peer, PeerFailed
 from toril import __version__
+
+SIDE_BY_SIDE: Final = ("toril-lean", NODE, "toril-wire")
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -81,7 +83,7 @@ def about(cores: Cores) -> dict[str, Any]:
 
 def opened(given: argparse.Namespace) -> list[tuple[Entry, Peer]]:
     """Those who take part, installed; who cannot be is reported and left out."""
-    wanted = [key for key in given.peers.split(",") if key] or list(entries())
+    wanted = [key for key in given.peers.split(",") if key] or in_turn()
     found = []
     for key in wanted:
         entry = entries()[key]
@@ -90,6 +92,11 @@ def opened(given: argparse.Namespace) -> list[tuple[Entry, Peer]]:
         except NotInstalled as reason:
             print(f"{entry.name}: left out, not installed: {reason}", flush=True)
     return found
+
+
+def in_turn() -> list[str]:
+    """Everybody, with both layouts right beside the one they are compared with: speeds drift."""
+    return [*SIDE_BY_SIDE, *(key for key in entries() if key not in SIDE_BY_SIDE)]
 
 
 def takes_part(workload: Workload, entry: Entry) -> bool:
