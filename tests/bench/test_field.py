@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from benchmarks.compare.__main__ import measure, parse, runs, takes_part
+from benchmarks.compare.__main__ import in_turn, measure, parse, runs, takes_part
 from benchmarks.compare.adapters.measure import Given, Tally, payload, warm_up
 from benchmarks.compare.adapters.replay import sent_again, words
-from benchmarks.compare.field import entries
+from benchmarks.compare.field import NODE, entries
 from benchmarks.compare.stage import Sizes
 from benchmarks.compare.targets import TARGETS
 from benchmarks.compare.workloads import WORKLOADS
@@ -53,6 +53,13 @@ def test_a_pin_is_exact_and_has_an_adapter(pin: object) -> None:
     folder = ROOT / "benchmarks"
     adapters = folder / "node" if pin.is_node else folder / "compare" / "adapters"
     assert (adapters / (pin.adapter if pin.is_node else f"{pin.adapter}.py")).is_file()
+
+
+def test_everybody_runs_and_both_layouts_right_beside_node() -> None:
+    order = in_turn()
+    assert sorted(order) == sorted(entries())
+    at = order.index(NODE)
+    assert {order[at - 1], order[at + 1]} == {"toril-lean", "toril-wire"}
 
 
 def test_the_pins_name_no_registry() -> None:
