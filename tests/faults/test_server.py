@@ -155,6 +155,9 @@ async def test_s8_a_flushed_server_does_not_kill_the_worker(stage: Stage, server
             await stage.hand_in(queue, f"new-{number}", {})
         assert await queue.storage.queues() == [queue.name]
         await stage.drained(20)
+        # The server knows of an end before the worker has its reply.
+        for number in range(20):
+            await stage.committed(f"new-{number}")
     assert worker.alive
     assert {one.job for one in stage.of("commit")} == {f"new-{n}" for n in range(20)}
     stage.check(lossy=True)
