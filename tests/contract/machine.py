@@ -138,7 +138,10 @@ class Ghost:
     result: bytes | None
 
 
-_DEDUPS = st.sampled_from([None, None, None, Dedup("k1"), Dedup("k1", ttl=3), Dedup("k2", ttl=9)])
+_KEYS = st.sampled_from(
+    [Dedup("k1"), Dedup("k1", ttl=3), Dedup("k2", ttl=9), Dedup("k2", replace=True)]
+)
+_DEDUPS = st.one_of(st.none(), _KEYS)
 _TERMS = st.builds(
     Terms,
     delay_ms=st.sampled_from([0, 0, 0, 500, 3_000]),
@@ -149,6 +152,9 @@ _TERMS = st.builds(
     result_ttl_ms=st.sampled_from([None, None, 2_500]),
 )
 _PICK = st.integers(0, 255)
+_BATCH = st.lists(
+    st.tuples(st.one_of(st.none(), _PICK), _TERMS, st.booleans()), min_size=2, max_size=5
+)
 _WORKER = st.integers(0, 2)
 _COUNT = st.integers(1, 3)
 _LOSE = st.sampled_from([False, False, True])
@@ -160,6 +166,9 @@ class StorageMachine(RuleBasedStateMachine):
 
     slack_ms: ClassVar[int] = 0
     """How much of the storage's time may pass by itself between two moves of the clock."""
+
+    looks_late: ClassVar[bool] = False
+    """Whether the holder of a key is looked at after the call, which may have replaced it."""
 
     kinds: ClassVar[frozenset[EventKind]] = _ENDS | {
         EventKind.ADDED,
@@ -288,7 +297,7 @@ class StorageMachine(RuleBasedStateMachine):
         """Hand in a job of a new id."""
         self._hand_in(f"j{next(self.numbers)}", terms, reply, False, lose)
 
-    @rule(key=st.sampled_from([Dedup("k1"), Dedup("k1", ttl=3), Dedup("k2", ttl=9)]), lose=_LOSE)
+    @rule(key=_KEYS, lose=_LOSE)
     def enqueue_under_a_key(self, key: Dedup, lose: bool) -> None:
         """Hand in a job that is otherwise plain."""
         terms = Terms(attempts=2, dedup=key, result_ttl_ms=2_500)
@@ -298,6 +307,26 @@ class StorageMachine(RuleBasedStateMachine):
     def enqueue_plain_jobs(self, n: int) -> None:
         """Hand in some jobs without options, in one call."""
         specs = [self._spec(f"j{next(self.numbers)}", Terms(attempts=2), True) for _ in range(n)]
+        for spec, receipt in zip(specs, self._enqueue(specs, False), strict=True):
+            self._received(spec, receipt)
+
+    @rule(batch=_BATCH)
+    def enqueue_all_kinds(self, batch: list[tuple[int | None, Terms, bool]]) -> None:
+        """Hand in new and known ids in one call, with keys that some of them share.
+
+        No reply is lost: who replaces whom is another question the second time. And nobody waits,
+        which is for jobs handed in alone.
+        """
+        ids = [f"j{next(self.numbers)}", *self.ids]
+        specs = [
+            self._allowed(
+                f"j{next(self.numbers)}" if pick is None else ids[pick % len(ids)],
+                terms,
+                False,
+                requeue,
+            )
+            for pick, terms, requeue in batch
+        ]
         for spec, receipt in zip(specs, self._enqueue(specs, False), strict=True):
             self._received(spec, receipt)
 
@@ -326,10 +355,13 @@ class StorageMachine(RuleBasedStateMachine):
             id=job_id, payload=f'{{"n":{n}}}'.encode(), terms=terms, origin=f"o{n}", reply=reply
         )
 
-    def _hand_in(self, job_id: str, terms: Terms, reply: bool, requeue: bool, lose: bool) -> None:
+    def _allowed(self, job_id: str, terms: Terms, reply: bool, requeue: bool) -> JobSpec:
         if Feature.LIFO not in self.storage.features:
             terms = replace(terms, lifo=False)
-        spec = replace(self._spec(job_id, terms, reply), requeue_failed=requeue)
+        return replace(self._spec(job_id, terms, reply), requeue_failed=requeue)
+
+    def _hand_in(self, job_id: str, terms: Terms, reply: bool, requeue: bool, lose: bool) -> None:
+        spec = self._allowed(job_id, terms, reply, requeue)
         (receipt,) = self._enqueue([spec], lose)
         self._received(spec, receipt)
 
@@ -364,16 +396,28 @@ class StorageMachine(RuleBasedStateMachine):
         hold = self.keys.get(spec.terms.dedup.key) if spec.terms.dedup is not None else None
         if hold is None or (hold.loose and receipt.created):
             return False
-        self.seen["deduplicated"] += 1
         holder = self.jobs.get(hold.job_id)
+        if holder is not None and self._replaced(holder, spec, receipt):
+            self.seen["replaced"] += 1
+            self._tell(EventKind.REMOVED, holder.id)
+            self._bury(holder, EndingKind.GONE)
+            return False
+        self.seen["deduplicated"] += 1
         assert (receipt.id, receipt.created) == (hold.job_id, False), receipt
         assert receipt.deduplicated
         if holder is None:
             assert receipt.state is None
         else:
-            assert holder.fits(receipt.state, self.now), receipt
+            fits = holder.fits(receipt.state, self.now)
+            assert fits or (self.looks_late and receipt.state is None), receipt
             holder.reply |= spec.reply
         return True
+
+    def _replaced(self, holder: Expected, spec: JobSpec, receipt: Receipt) -> bool:
+        dedup = spec.terms.dedup
+        if dedup is None or not dedup.replace or holder.state is not State.DELAYED:
+            return False
+        return receipt.created or holder.due > self.now  # one that is due may wait already
 
     def _create(self, spec: JobSpec) -> None:
         job = Expected(spec=spec, born=self.now, state=State.WAITING, reply=spec.reply)

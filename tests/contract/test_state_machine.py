@@ -87,6 +87,7 @@ class BullmqMachine(StorageMachine):
     url: ClassVar[str] = ""
     batch: ClassVar[bool] = True
     slack_ms: ClassVar[int] = 100
+    looks_late: ClassVar[bool] = True
     # The wire tells a removal beside each cancellation, and a pause each time somebody asks for it.
     kinds: ClassVar[frozenset[EventKind]] = StorageMachine.kinds - {
         EventKind.REMOVED,
@@ -118,7 +119,7 @@ class BullmqMachine(StorageMachine):
 
 # What each run must have met: a machine that idles proves nothing.
 TROUBLE = frozenset(
-    {"stalled", "doomed", "recovered", "expired", "requeued", "deduplicated"}
+    {"stalled", "doomed", "recovered", "expired", "requeued", "deduplicated", "replaced"}
     | {"settled stale", "settled again", "claim repeated late"}
     | {"Completed", "Failed", "Retried", "Postponed", "Released"}
     | {f"lost {verb}" for verb in ("enqueue", "claim", "settle", "renew", "cancel", "pause")}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from toril.event import EventKind
 from toril.job import KEEP_NONE, Dedup, Keep, State, Terms
 from toril.storage.protocol import Feature
@@ -140,6 +142,9 @@ async def finished_jobs_past_their_age_go_when_the_next_one_ends(bench: Bench) -
     assert await bench.state("broken") is State.FAILED
 
 
+_A_B_A: Final = (("a", b"1"), ("b", b"2"), ("a", b"3"))
+
+
 def _deduped(
     key: str,
     *,
@@ -164,6 +169,20 @@ async def a_dedup_key_lets_one_job_live(bench: Bench) -> None:
     assert (await bench.known("a")).spec.payload == b'"first"'
     (told,) = [one for one in await bench.events() if one.kind is EventKind.DEDUPLICATED]
     assert told.job_id == "a"
+
+
+@check()
+async def a_dedup_key_holds_back_the_other_jobs_of_its_batch(bench: Bench) -> None:
+    for holder, terms, state in (
+        ("plain", _deduped("k"), State.WAITING),
+        ("timed", _deduped("with a time", ttl=60), State.WAITING),
+        ("later", _deduped("with a delay", delay_ms=5_000), State.DELAYED),
+    ):
+        first, second, third = await bench.add(holder, "b", "c", terms=terms)
+        assert (first.created, second.created, third.created) == (True, False, False)
+        for other in (second, third):
+            assert (other.id, other.state, other.deduplicated) == (holder, state, True)
+        assert await bench.record("b") is None
 
 
 @check()
@@ -272,6 +291,44 @@ async def a_replacing_dedup_key_drops_the_delayed_job_for_the_new_one(bench: Ben
     assert not (await bench.claim()).jobs, "the replaced job's time still counted"
     await bench.rig.advance(2_001)
     assert await bench.order(1) == ["b"]
+
+
+@check()
+async def a_replacing_dedup_key_drops_the_delayed_job_of_its_own_batch(bench: Bench) -> None:
+    terms = _deduped("k", replace=True, delay_ms=5_000)
+    specs = [bench.spec(job_id, terms, payload=payload) for job_id, payload in _A_B_A]
+    receipts = await bench.storage.enqueue(bench.queue, specs)
+    assert [(one.id, one.created) for one in receipts] == [("a", True), ("b", True), ("a", True)]
+    assert await bench.record("b") is None
+    assert (await bench.known("a")).spec.payload == b"3"
+    assert (await bench.storage.counts(bench.queue)).delayed == 1
+    await bench.rig.advance(5_001)
+    assert await bench.order(1) == ["a"]
+
+
+@check()
+async def a_job_that_was_replaced_may_be_handed_in_again_by_the_same_batch(bench: Bench) -> None:
+    terms = _deduped("k", replace=True, delay_ms=5_000)
+    await bench.add("a", terms=terms, payload=b"0")
+    specs = [bench.spec(job_id, terms, payload=payload) for job_id, payload in _A_B_A[1:]]
+    receipts = await bench.storage.enqueue(bench.queue, specs)
+    assert [(one.id, one.created) for one in receipts] == [("b", True), ("a", True)]
+    assert (await bench.known("a")).spec.payload == b"3"
+    plain = [bench.spec("b", terms), bench.spec("a"), bench.spec("b")]
+    receipts = await bench.storage.enqueue(bench.queue, plain)
+    assert [one.created for one in receipts] == [True, True, False]
+    assert [await bench.state(job_id) for job_id in "ab"] == [State.WAITING, State.DELAYED]
+
+
+@check()
+async def a_replaced_job_that_is_waited_for_comes_back_in_the_same_batch(bench: Bench) -> None:
+    terms = _deduped("k", replace=True, delay_ms=5_000)
+    specs = [bench.spec(job_id, terms, payload=payload, reply=True) for job_id, payload in _A_B_A]
+    await bench.storage.enqueue(bench.queue, specs)
+    await bench.rig.advance(100 * MINUTE_MS)
+    counts = await bench.storage.counts(bench.queue)
+    assert counts.delayed + counts.waiting == 1, "the word of its first end took it along"
+    assert await bench.order(1) == ["a"]
 
 
 @check()

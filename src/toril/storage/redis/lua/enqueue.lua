@@ -12,9 +12,18 @@
 
 local count = tonumber(ARGV[2])
 local first_head = 3 + 2 * count
-local answers, specs_out, seen, ids = {}, {}, {}, {}
+local answers, specs_out, ids = {}, {}, {}
+-- What this call has done to ids so far: the records it made, and which jobs it replaced.
+local seen, replaced = {}, {}
 for number = 1, count do ids[number] = ARGV[1 + 2 * number] end
 local known = call('HMGET', JOBS, unpack(ids))
+
+local function write_jobs()
+  flush('HSET', JOBS, jobs_out)
+  flush('HSET', SPECS, specs_out)
+  flush('RPUSH', QUEUE, pushes)
+  jobs_out, specs_out, pushes = {}, {}, {}
+end
 
 local function add_reply(id, record, who)
   if not who then return end
@@ -37,12 +46,14 @@ local function check_dedup(id, head)
   local colon = string.find(hold, ':', 1, true)
   local till, holder = tonumber(string.sub(hold, 1, colon - 1)), string.sub(hold, colon + 1)
   if till > 0 and till <= now then return nil end
+  if seen[holder] then write_jobs() end
   local record = load(holder)
   if record and is_gone(record) then record = nil end
   if record and extra.v and record[STATE] == 'd' then
     tell('removed', holder, record, 'delayed')
     reply(holder, record, 'g')
     bury(holder, record, 'g')
+    seen[holder], replaced[holder] = nil, true
     return nil
   end
   if extra.y and extra.u then
@@ -143,7 +154,7 @@ end
 local function hand_in(number, id, head, spec)
   local record, ghost = seen[id], false
   if type(record) == 'string' then record = decode(record) end
-  if not record and known[number] then
+  if not record and known[number] and not replaced[id] then
     record = decode(known[number])
     if not record then
       condemn(id)
@@ -169,7 +180,7 @@ local function hand_in(number, id, head, spec)
   if refusal then return refusal end
   if record then forget(id, record) end
   -- The record of a ghost is about to be overwritten.
-  if ghost then call('ZREM', EXPIRY, id) end
+  if ghost or replaced[id] then call('ZREM', EXPIRY, id) end
   return create(id, head, spec)
 end
 
@@ -183,7 +194,7 @@ local function create_each()
       if string.byte(head) == 150 then
         close_twins()
         answers[number] = hand_in(number, id, unpack_msg(head), spec)
-      elseif known[number] or seen[id] then
+      elseif known[number] or seen[id] or replaced[id] then
         close_twins()
         local origin, name, extra, requeue = unpack_msg(head)
         local who = extra and extra.r and extra.r[1]
@@ -197,9 +208,7 @@ end
 
 if not create_all() then create_each() end
 close_twins()
-flush('HSET', JOBS, jobs_out)
-flush('HSET', SPECS, specs_out)
-flush('RPUSH', QUEUE, pushes)
+write_jobs()
 if told > 0 and write_events() then
   for number = #answers + 1, count do answers[number] = '+w' end
   answers[count + 1] = '?'
