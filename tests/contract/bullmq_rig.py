@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from redis import Redis
 
@@ -18,7 +18,11 @@ from toril.ids import ulid
 from toril.outcome import Lease
 from toril.resp.url import Address, Host, parse_url
 from toril.storage.bullmq import BullmqStorage
+from toril.storage.bullmq.keys import keys_of
 from toril.testing import lose_next_reply
+
+_SPARE_MS: Final = 3_600_000
+"""What locks get beyond their time, so that none lapses while a step of a test takes long."""
 
 
 class Pin(NamedTuple):
@@ -39,7 +43,7 @@ class BullmqRig:
         self.storage = BullmqStorage(address, clock=self.clock, batch=batch)
         self.storage.now_ms = self.clock.now_ms()
         self._pinned: dict[bytes, Pin] = {}
-        address = self.storage.address
+        self._address = address = self.storage.address
         # Past the storage: the server must not be asked where the nodes are at every move.
         self._servers: list[Any] = [Redis(host, port) for host, port in hosts or address.hosts]
         self._pattern = f"{address.prefix}:*"
@@ -84,7 +88,8 @@ class BullmqRig:
                     if left >= 0:
                         left = self._true_left(key, left, value, asked) - ms
                         lefts[key] = left, value
-                        _ = change.pexpire(key, left) if left > 0 else change.delete(key)
+                        spare = _SPARE_MS if _is_lock(key) else 0
+                        _ = change.pexpire(key, left + spare) if left > 0 else change.delete(key)
                 change.execute()
             now = time.monotonic()
             self._pinned |= {key: Pin(*one, now) for key, one in lefts.items()}
@@ -92,9 +97,12 @@ class BullmqRig:
     def _true_left(self, key: bytes, left: int, value: bytes | None, asked: float) -> int:
         """What would be left of a TTL if no real time had passed; at most a little too short.
 
-        A key that nobody touched has at most what it was given, less the time since then.
+        A key that nobody touched has at most what it was given, less the time since then; a lock
+        that nobody renewed has its spare time.
         """
         pin = self._pinned.get(key)
+        if pin is not None and _is_lock(key):
+            return pin.left if left > _SPARE_MS / 2 else left
         if pin is None or pin.value != value:
             return left
         untouched = left <= pin.left - (asked - pin.at) * 1000 + 1
@@ -108,8 +116,9 @@ class BullmqRig:
 
     async def lapse(self, queue: str, lease: Lease) -> None:
         """Move past the end of the lease."""
-        left = await self.storage.lease_left_ms(queue, lease)
-        if left is not None:
+        if await self.storage.lease_left_ms(queue, lease) is not None:
+            self.hold()
+            left = self._pinned[keys_of(self._address, queue).lock(lease.job_id).encode()].left
             await self.advance(max(0, left) + 1)
 
     async def crash(self, worker_id: str) -> None:
@@ -118,3 +127,7 @@ class BullmqRig:
     def lose_reply(self, verb: str) -> None:
         """Break the answer of the next call."""
         lose_next_reply(self.storage, verb)
+
+
+def _is_lock(key: bytes) -> bool:
+    return key.endswith(b":lock")
