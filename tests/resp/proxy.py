@@ -111,8 +111,10 @@ class Proxy:
         task.add_done_callback(self._tasks.discard)
         self.accepted += 1
         try:
+            if self._server is None:  # it was stopped between the knock and this turn of the loop
+                raise ConnectionAbortedError
             back, forth = await asyncio.open_connection(*self.target)
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             writer.transport.abort()
             return
         link = Link(writer, forth)
