@@ -1,4 +1,4 @@
-"""Choose how hard hypothesis tries, mark the tests that need not be traced, allow Ctrl-C."""
+"""Choose how hard hypothesis tries, mark and order tests, allow Ctrl-C."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ _REPEATS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Where they lie, and what their parameters begin with, if it is not all of them."""
 
+_LONG: Final = ("tests/contract/test_state_machine.py", "tests/faults/test_mixed.py")
+"""Tests of up to minutes each: begun last, one of them would be waited for alone."""
+
 
 def pytest_configure() -> None:
     """Let Ctrl-C reach the programs under test, also where a shell in the background ignores it."""
@@ -42,7 +45,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that repeat others."""
+    """Mark tests that repeat others, and begin with the long ones."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
     for item in items:
         for place, starts in _REPEATS.items():
             chosen = not starts or any(start in item.nodeid for start in starts)
