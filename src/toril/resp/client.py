@@ -115,6 +115,13 @@ class Client:
             return answer
         return await self._insist(self._errand(key), packed, answer, wire)
 
+    def line(self, key: str) -> object | None:
+        """Give the connection that `call` would use; another one may lead to another server."""
+        try:
+            return self._open_router().node(key).commands.wire
+        except Lost:
+            return None
+
     async def exists(self, key: str) -> bool:
         """Tell whether there is a key; one that an ACL hides is not there, and not asked for again.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import cast
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tests.bullmq.unit.test_storage import bench_on, store
 from tests.resp.proxy import Mode, Proxy
 from tests.servers import Server
+from toril.errors import StorageUnavailable
 from toril.job import Dedup, Terms
 from toril.outcome import Failure, Retried
 from toril.storage.bullmq.server_time import Ahead, ServerTime
@@ -104,6 +106,24 @@ async def test_a_slow_line_never_makes_it_later_than_it_is(
     assert told <= await server_ms(straight)
 
 
+async def test_after_a_reconnect_the_clock_is_looked_at_again(bench: Bench, proxy: Proxy) -> None:
+    await store(bench).now(bench.queue)
+    known = await times_asked(bench)
+    await store(bench).now(bench.queue)
+    assert await times_asked(bench) == known
+    proxy.abort_all()  # as a failover does: behind the same address there may be another clock
+    assert await store(bench).client.call("", "PING")
+    await store(bench).now(bench.queue)
+    assert await times_asked(bench) > known
+
+
+async def times_asked(bench: Bench) -> int:
+    """How often the server told its time."""
+    told = await store(bench).client.call("", "INFO", "commandstats")
+    found = re.search(rb"cmdstat_time:calls=(\d+)", cast("bytes", told))
+    return int(found[1]) if found else 0
+
+
 _MS = st.floats(0, 500)
 
 
@@ -126,6 +146,60 @@ def test_looks_that_exclude_each_other_tell_of_a_clock_that_was_set() -> None:
     assert ahead.saw(before=100, server=5_000, after=101) == (4_899, 4_900)
 
 
+class Silence:
+    """A server that nobody reaches; counts who tried."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    async def ask(self) -> float:
+        """Give up after a while."""
+        self.tries += 1
+        await asyncio.sleep(0.01)
+        raise StorageUnavailable("gave up")
+
+
+async def test_many_who_ask_a_silent_server_give_up_together() -> None:
+    there = Silence()
+    clock = ServerTime(there.ask, lambda: None)
+    told = await asyncio.gather(*(clock.read() for _ in range(100)), return_exceptions=True)
+    assert [str(error) for error in told] == ["gave up"] * 100
+    assert len({id(error) for error in told}) == 100, "a shared error grows everybody's traceback"
+    assert there.tries == 1
+    with pytest.raises(StorageUnavailable):
+        await clock.read()
+    assert there.tries == 2
+
+
+async def test_who_is_cancelled_ends_nobody_elses_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", time.monotonic)
+    there = Hourglass()
+    clock = ServerTime(there.ask, lambda: there)
+    first, second = (asyncio.ensure_future(clock.read()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    least, _ = await second
+    assert least <= (time.monotonic() + 3_600) * 1000
+    assert first.cancelled()
+
+
+async def test_a_look_that_began_without_a_line_is_not_kept() -> None:
+    there = Hourglass()
+    lines: list[object | None] = [None]
+    clock = ServerTime(there.ask, lambda: lines[-1])
+    await clock.read()
+    lines.append(there)
+    looks = there.looks
+    await clock.read()
+    assert there.looks > looks
+    looks = there.looks
+    await clock.read()
+    assert there.looks == looks
+    lines.append(None)
+    await clock.read()
+    assert there.looks > looks
+
+
 class Hourglass:
     """A clock an hour ahead of ours, that counts who looks."""
 
@@ -142,7 +216,7 @@ class Hourglass:
 async def test_many_who_ask_at_once_share_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", time.monotonic)
     there = Hourglass()
-    clock = ServerTime(there.ask)
+    clock = ServerTime(there.ask, lambda: there)
     told = await asyncio.gather(*(clock.read() for _ in range(100)))
     assert all(least <= (time.monotonic() + 3_600) * 1000 for least, _ in told)
     await clock.read()
@@ -155,7 +229,7 @@ async def test_a_clock_of_ours_that_is_set_changes_nothing(
 ) -> None:
     monkeypatch.setattr(time, "time", time.monotonic)
     there = Hourglass()
-    clock = ServerTime(there.ask)
+    clock = ServerTime(there.ask, lambda: there)
     await clock.read()
     monkeypatch.setattr(time, "time", lambda: time.monotonic() + by_s)
     before = (time.monotonic() + 3_600) * 1000

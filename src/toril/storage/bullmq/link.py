@@ -216,7 +216,8 @@ class Link:
         # The nodes of a cluster have a clock each.
         place = self.keys(queue).base if self.address.kind == "cluster" else ""
         if place not in self._times:
-            self._times[place] = ServerTime(partial(self._ask_time, place))
+            line = partial(self.client.line, place)
+            self._times[place] = ServerTime(partial(self._ask_time, place), line)
         return await self._times[place].read()
 
     async def _ask_time(self, place: str) -> float:
