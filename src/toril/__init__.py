@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from toril.storage.memory import MemoryStorage
     from toril.storage.protocol import Storage
     from toril.sync import SyncQueue
-    from toril.task import Task, TaskJob
+    from toril.task import Call, Task, TaskJob
     from toril.worker import Worker, WorkerState
     from toril.worker_options import Limiter
 
@@ -152,6 +152,7 @@ _HOMES = {
         "storage.protocol": ("Storage",),
         "sync": ("SyncQueue",),
         "task": (
+            "Call",
             "Task",
             "TaskJob",
         ),
@@ -182,6 +183,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Backoff",
+    "Call",
     "CancelResult",
     "Clock",
     "Cursor",

@@ -1,7 +1,8 @@
-"""Hand in named jobs: one, many alike, or many of all kinds."""
+"""Hand in jobs, by id or by name: one, many alike, or many of all kinds."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Unpack, cast
@@ -9,8 +10,8 @@ from typing import Final, Unpack, cast
 from toril.clock import Clock
 from toril.drafts import Described, Drafts
 from toril.errors import InvalidOption
-from toril.intake import NewJob, TakingQueue
-from toril.job import In, Job, JobSpec, Out, State
+from toril.intake import EnqueueResult, NewJob, OnFailed, TakingQueue, data_of, is_requeue
+from toril.job import In, Job, JobRecord, JobSpec, Out, State
 from toril.metrics import EnqueueMetrics
 from toril.options import JobOverrides
 from toril.quick import new_job
@@ -18,6 +19,8 @@ from toril.storage.created import Created
 from toril.storage.protocol import Receipt
 from toril.tend import to_time
 from toril.text import printable
+
+_log: Final = logging.getLogger("toril.queue")
 
 _BATCH: Final = 10_000
 """How many new jobs one call to a storage carries at most."""
@@ -28,6 +31,46 @@ class AddingQueue(TakingQueue[In, Out]):
 
     clock: Clock
     metrics: EnqueueMetrics | None
+
+    async def enqueue(
+        self,
+        id: str,
+        data: In,
+        *,
+        name: str = "job",
+        on_failed: OnFailed = "requeue",
+        **options: Unpack[JobOverrides],
+    ) -> EnqueueResult[Out]:
+        """Hand in a job by id; an id that is there already is not queued again.
+
+        An id that failed is queued anew, unless `on_failed="keep"`.
+        """
+        spec = self._enqueue_spec(id, data, name, on_failed, options)
+        receipt = await self._hand_in(spec)
+        if receipt.created:
+            return self._enqueued(receipt, {})
+        there = await self._completed_of([receipt])
+        self._tell_duplicate(receipt, there.get(receipt.id))
+        return self._enqueued(receipt, there)
+
+    async def enqueue_many(
+        self, jobs: Iterable[NewJob[In]], *, on_failed: OnFailed = "requeue"
+    ) -> Sequence[EnqueueResult[Out]]:
+        """Hand in many jobs by id with as few calls as possible; not a transaction.
+
+        Everything is checked before the first is sent. Each is answered as `enqueue` would; one
+        without an id gets a new one.
+        """
+        if not isinstance(jobs, Iterable):
+            raise InvalidOption(f"jobs={printable(jobs, 60)}: give a list of NewJob(id=…, data=…)")
+        many, requeue = list(jobs), is_requeue(on_failed)
+        receipts = await self._send_all(self._drafts(many, data_of(many), requeue))
+        if isinstance(receipts, Created):
+            return Described(len(receipts), lambda at: self._enqueued(receipts[at], {}))
+        taken = [receipt for receipt in receipts if not receipt.created]
+        there = await self._completed_of(taken)
+        self._tell_duplicates(taken, len(receipts))
+        return [self._enqueued(receipt, there) for receipt in receipts]
 
     async def add(
         self, name: str, data: In, *, id: str | None = None, **options: Unpack[JobOverrides]
@@ -64,25 +107,11 @@ class AddingQueue(TakingQueue[In, Out]):
         answered by the one that is there. Jobs that differ in nothing but their data need less
         time by `add_many`.
         """
-        try:
-            many = [new.data for new in jobs]
-        except AttributeError:
-            number, other = next(
-                (number, new) for number, new in enumerate(jobs) if not isinstance(new, NewJob)
-            )
-            raise InvalidOption(
-                f"jobs[{number}]={printable(other, 60)}: give NewJob(name=…, data=…)"
-            ) from None
+        many = data_of(jobs)
         return await self._hand_in_all(many, self._drafts(jobs, many))
 
     async def _hand_in_all(self, data: Sequence[In], specs: Drafts) -> Sequence[Job[In, Out]]:
-        await self._open()
-        receipts: Sequence[Receipt] = ()
-        for first in range(0, len(specs), _BATCH):
-            some = specs[first : first + _BATCH]
-            answers = await self.storage.enqueue(self.name, some)
-            self._count(some, answers)
-            receipts = [*receipts, *answers] if receipts else answers
+        receipts = await self._send_all(specs)
         taken = () if isinstance(receipts, Created) else [r.id for r in receipts if not r.created]
         there = await self._jobs_there(taken)
         now = self.clock.now_ms()
@@ -94,11 +123,65 @@ class AddingQueue(TakingQueue[In, Out]):
 
         return Described(len(receipts), describe)
 
+    async def _send_all(self, specs: Drafts) -> Sequence[Receipt]:
+        await self._open()
+        receipts: Sequence[Receipt] = ()
+        for first in range(0, len(specs), _BATCH):
+            some = specs[first : first + _BATCH]
+            answers = await self.storage.enqueue(self.name, some)
+            self._count(some, answers)
+            receipts = [*receipts, *answers] if receipts else answers
+        return receipts
+
+    async def _completed_of(self, taken: Sequence[Receipt]) -> Mapping[str, JobRecord]:
+        """Read the jobs that have run already, for their results."""
+        return await self._records_of([r.id for r in taken if r.state is State.COMPLETED])
+
+    def _enqueued(self, receipt: Receipt, there: Mapping[str, JobRecord]) -> EnqueueResult[Out]:
+        if receipt.created:
+            return EnqueueResult(id=receipt.id, status="queued")
+        if receipt.state is not State.COMPLETED:
+            return EnqueueResult(id=receipt.id, status="duplicate", existing_state=receipt.state)
+        record = there.get(receipt.id)
+        result = None if record is None else self._result(record.result)
+        return EnqueueResult(
+            id=receipt.id, status="completed", existing_state=receipt.state, result=result
+        )
+
+    def _tell_duplicate(self, receipt: Receipt, record: JobRecord | None) -> None:
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        since_ms = None if record is None else record.finished_ms
+        age = "" if since_ms is None else f" {(self.clock.now_ms() - since_ms) / 1000:.0f} s ago"
+        _log.info(
+            "toril[E11] job '%s' already exists in queue '%s' (%s%s): not queued again;"
+            " take a new id, or remove the old job first",
+            printable(receipt.id, 60),
+            self.name,
+            receipt.state or "finished",
+            age,
+        )
+
+    def _tell_duplicates(self, taken: Sequence[Receipt], count: int) -> None:
+        if taken:
+            _log.info(
+                "toril[E11] %d of %d jobs already exist in queue '%s', '%s' is the first: not"
+                " queued again; take new ids, or remove the old jobs first",
+                len(taken),
+                count,
+                self.name,
+                printable(taken[0].id, 60),
+            )
+
     async def _jobs_there(self, ids: Sequence[str]) -> Mapping[str, Job[In, Out]]:
+        records = await self._records_of(ids)
+        return {job_id: self._job(record) for job_id, record in records.items()}
+
+    async def _records_of(self, ids: Sequence[str]) -> Mapping[str, JobRecord]:
         if not ids:
             return {}
         records = await self.storage.get(self.name, ids)
-        return {record.spec.id: self._job(record) for record in records if record is not None}
+        return {record.spec.id: record for record in records if record is not None}
 
     async def _hand_in(self, spec: JobSpec) -> Receipt:
         if not self._opened:

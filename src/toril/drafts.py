@@ -18,7 +18,7 @@ T = TypeVar("T")
 class Drafts(Sequence[JobSpec]):
     """Specs in columns of equal length; a slice is as lazy as the whole."""
 
-    __slots__ = ("_fresh", "_made", "_origins", "_terms", "ids", "names", "payloads")
+    __slots__ = ("_fresh", "_made", "_origins", "_requeue", "_terms", "ids", "names", "payloads")
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class Drafts(Sequence[JobSpec]):
         terms: Sequence[Terms],
         origins: Sequence[str],
         fresh: Sequence[bool],
+        requeue_failed: bool = False,
     ) -> None:
         self.ids = ids
         self.names = names
@@ -35,6 +36,7 @@ class Drafts(Sequence[JobSpec]):
         self._terms = terms
         self._origins = origins
         self._fresh = fresh
+        self._requeue = requeue_failed
         self._made: list[JobSpec] | None = None
 
     def __repr__(self) -> str:
@@ -61,6 +63,7 @@ class Drafts(Sequence[JobSpec]):
                 self._terms[at],
                 self._origins[at],
                 self._fresh[at],
+                self._requeue,
             )
         return self._spec(range(len(self))[at]) if self._made is None else self._made[at]
 
@@ -72,6 +75,7 @@ class Drafts(Sequence[JobSpec]):
             terms=self._terms[at],
             origin=self._origins[at],
             fresh=self._fresh[at],
+            requeue_failed=self._requeue,
         )
 
     @property

@@ -94,8 +94,7 @@ class TakingQueue(TendedQueue[In, Out]):
         *,
         reply: bool = False,
     ) -> JobSpec:
-        if on_failed not in ("requeue", "keep"):
-            raise InvalidOption(f"on_failed={on_failed!r}: must be 'requeue' or 'keep'")
+        requeue_failed = is_requeue(on_failed)
         changes = cast("Mapping[str, object]", options)
         chosen = self.defaults.override(changes)
         terms = self._terms(chosen, RESULT_TTL_S) if changes else self._terms_for_enqueue
@@ -106,19 +105,25 @@ class TakingQueue(TendedQueue[In, Out]):
             terms=terms,
             origin=ulid(),
             reply=reply,
-            requeue_failed=on_failed == "requeue",
+            requeue_failed=requeue_failed,
         )
 
-    def _drafts(self, jobs: Sequence[NewJob[In]], data: Sequence[In]) -> Drafts:
+    def _drafts(
+        self, jobs: Sequence[NewJob[In]], data: Sequence[In], requeue_failed: bool | None = None
+    ) -> Drafts:
         """Check and encode jobs handed in together, of one origin.
 
-        An id that comes twice is handed in twice: the second time it is a duplicate.
+        An id that comes twice is handed in twice: the second time it is a duplicate. The
+        reliable verbs give `requeue_failed`; they keep results for a while.
         """
+        reliable = requeue_failed is not None
+        usual = self._terms_for_enqueue if reliable else self._terms_for_add
+        result_ttl = RESULT_TTL_S if reliable else None
         count = len(jobs)
         name = self._handler_name(jobs[0].name) if jobs else ""
         ids = ulids(count)
         origins, names = ids[:1] * count, [name] * count
-        terms, made = [self._terms_for_add] * count, [True] * count
+        terms, made = [usual] * count, [True] * count
         limits: dict[int, int] = {}
         given: set[str] = set()
         special = [
@@ -135,10 +140,11 @@ class TakingQueue(TendedQueue[In, Out]):
                 ids[number], made[number] = job_id, False
             if new.options is not None:
                 options = self._job_options(new.options)
-                terms[number], limits[number] = self._terms(options, None), options.size_limit
+                terms[number], limits[number] = self._terms(options, result_ttl), options.size_limit
             if new.name is not name:
                 names[number] = self._handler_name(new.name)
-        drafts = Drafts(ids, names, self._encode_all(data), terms, origins, made)
+        payloads = self._encode_all(data)
+        drafts = Drafts(ids, names, payloads, terms, origins, made, bool(requeue_failed))
         self._check_payloads(drafts, limits, self.defaults.size_limit)
         return drafts
 
@@ -220,3 +226,21 @@ class TakingQueue(TendedQueue[In, Out]):
             if wanted:
                 self.require(feature, feature.value)
         return terms
+
+
+def is_requeue(on_failed: OnFailed) -> bool:
+    """Read what is to become of failed ids."""
+    if on_failed not in ("requeue", "keep"):
+        raise InvalidOption(f"on_failed={on_failed!r}: must be 'requeue' or 'keep'")
+    return on_failed == "requeue"
+
+
+def data_of(jobs: Sequence[NewJob[In]]) -> list[In]:
+    """Take the data out of new jobs; refuse what is none."""
+    if set(map(type, jobs)) - {NewJob}:
+        for number, new in enumerate(jobs):
+            if not isinstance(new, NewJob):
+                raise InvalidOption(
+                    f"jobs[{number}]={printable(new, 60)}: give NewJob(name=…, data=…)"
+                )
+    return [new.data for new in jobs]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -30,7 +29,7 @@ from toril.errors import (
 )
 from toril.hooks import HOOK_KINDS, H, Hook, HookKind
 from toril.ids import check_name
-from toril.intake import RESULT_TTL_S, CancelResult, EnqueueResult, OnFailed
+from toril.intake import RESULT_TTL_S, CancelResult, OnFailed
 from toril.job import In, JobStatus, Out, State
 from toril.late import late, why_late
 from toril.metrics import EnqueueMetrics
@@ -38,7 +37,7 @@ from toril.options import JobOptions, JobOverrides, WaitOverrides
 from toril.retry import Seconds, to_ms, to_seconds
 from toril.serde import MAX_BYTES, JsonSerde, Serde
 from toril.storage import open_storage
-from toril.storage.protocol import Ending, EndingKind, Feature, Receipt, Storage
+from toril.storage.protocol import Ending, EndingKind, Feature, Storage
 from toril.tend import known_id, to_time
 from toril.text import printable, suggest
 
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from toril.engine.execute import Handler
     from toril.worker import Worker
     from toril.worker_options import WorkerOverrides
-
-_log: Final = logging.getLogger("toril.queue")
 
 _LAST_LOOK_S: Final = 1.0
 
@@ -139,23 +136,6 @@ class Queue(AddingQueue[In, Out]):
 
     # -- hand in ---------------------------------------------------------------------------
 
-    async def enqueue(
-        self,
-        id: str,
-        data: In,
-        *,
-        name: str = "job",
-        on_failed: OnFailed = "requeue",
-        **options: Unpack[JobOverrides],
-    ) -> EnqueueResult[Out]:
-        """Hand in a job by id; an id that is there already is not queued again.
-
-        An id that failed is queued anew, unless `on_failed="keep"`.
-        """
-        spec = self._enqueue_spec(id, data, name, on_failed, options)
-        receipt = await self._hand_in(spec)
-        return await self._enqueue_result(receipt)
-
     async def enqueue_and_wait(
         self,
         id: str,
@@ -189,32 +169,6 @@ class Queue(AddingQueue[In, Out]):
         job_id = known_id(id)
         await self._open()
         return await self._await_result(job_id, limit)
-
-    async def _enqueue_result(self, receipt: Receipt) -> EnqueueResult[Out]:
-        if receipt.created:
-            return EnqueueResult(id=receipt.id, status="queued")
-        if receipt.state is State.COMPLETED:
-            (record,) = await self.storage.get(self.name, [receipt.id])
-            self._tell_duplicate(receipt, None if record is None else record.finished_ms)
-            result = None if record is None else self._result(record.result)
-            return EnqueueResult(
-                id=receipt.id, status="completed", existing_state=receipt.state, result=result
-            )
-        self._tell_duplicate(receipt, None)
-        return EnqueueResult(id=receipt.id, status="duplicate", existing_state=receipt.state)
-
-    def _tell_duplicate(self, receipt: Receipt, since_ms: int | None) -> None:
-        if not _log.isEnabledFor(logging.INFO):
-            return
-        age = "" if since_ms is None else f" {(self.clock.now_ms() - since_ms) / 1000:.0f} s ago"
-        _log.info(
-            "toril[E11] job '%s' already exists in queue '%s' (%s%s): not queued again;"
-            " take a new id, or remove the old job first",
-            printable(receipt.id, 60),
-            self.name,
-            receipt.state or "finished",
-            age,
-        )
 
     # -- results ---------------------------------------------------------------------------
 

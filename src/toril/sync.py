@@ -245,6 +245,7 @@ class SyncQueue(Generic[In, Out]):
 
     enqueue = _blocking(Queue.enqueue)
     enqueue_and_wait = _blocking(Queue.enqueue_and_wait)
+    enqueue_many = _blocking(Queue.enqueue_many)
     add = _blocking(Queue.add)
     add_many = _blocking(Queue.add_many)
     add_bulk = _blocking(Queue.add_bulk)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 
 from toril.context import JobContext
-from toril.errors import TorilWarning
+from toril.drafts import Described
+from toril.errors import InvalidOption, TorilWarning
 from toril.ids import ulid
-from toril.options import JobOverrides
+from toril.intake import NewJob, OnFailed
+from toril.options import JobOptions, JobOverrides
 from toril.signature import Signature
+from toril.text import printable
 from toril.whence import caller
 
 if TYPE_CHECKING:
     from toril.app import Toril
-    from toril.intake import CancelResult, OnFailed
+    from toril.intake import CancelResult
     from toril.job import JobStatus
     from toril.queue import Queue
     from toril.retry import Seconds
@@ -60,6 +63,14 @@ class TaskJob(Generic[R]):
     async def cancel(self, *, running: bool = False) -> CancelResult:
         """Take the job back, as `Queue.cancel`."""
         return await self.task.queue.cancel(self.id, running=running)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R]):
+    """A call of a task whose arguments were checked, for `Task.enqueue_many`."""
+
+    task: Task[..., R]
+    data: Mapping[str, Any]
 
 
 class Task(Generic[P, R]):
@@ -118,15 +129,70 @@ class Task(Generic[P, R]):
         data = self.signature.dump(args, kwargs)
         return _Awaited(self._call(data), f"{self.name}.call(…)")
 
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """Check a call and keep it, with the options it has here, for `enqueue_many`."""
+        return Call(self, self.signature.dump(args, kwargs))
+
+    def enqueue_many(self, calls: Iterable[Call[R]]) -> Coroutine[Any, Any, Sequence[TaskJob[R]]]:
+        """Hand in many calls with as few messages as possible; not a transaction.
+
+        `await resize.enqueue_many(resize.bind(path, width=200) for path in paths)`. Options and
+        ids of their own: `resize.options(id=path).bind(path)`.
+        """
+        many = self._check_calls(calls)
+        kinds = {call.task._changes.get("on_failed", "requeue") for call in many}
+        if len(kinds) > 1:
+            given = " and ".join(sorted(map(repr, kinds)))
+            raise InvalidOption(
+                f"{self.name}.enqueue_many(…) got calls with on_failed={given}; hand them in apart"
+            )
+        on_failed = kinds.pop() if kinds else "requeue"
+        return _Awaited(self._enqueue_many(many, on_failed), f"{self.name}.enqueue_many(…)")
+
+    def _check_calls(self, calls: Iterable[Call[R]]) -> list[Call[R]]:
+        if not isinstance(calls, Iterable):
+            raise InvalidOption(f"calls={printable(calls, 60)}: give a list of {self.name}.bind(…)")
+        many = list(calls)
+        for number, call in enumerate(many):
+            if not isinstance(call, Call) or call.task.signature is not self.signature:
+                raise InvalidOption(
+                    f"calls[{number}]={printable(call, 60)}: give {self.name}.bind(…), a call of"
+                    " this task; each task hands in its own"
+                )
+        return many
+
+    async def _enqueue_many(
+        self, many: Sequence[Call[R]], on_failed: OnFailed
+    ) -> Sequence[TaskJob[R]]:
+        queue, jobs = self.queue, list[NewJob[Any]]()
+        last: JobOverrides = {}
+        options: JobOptions | None = None
+        for call in many:
+            changes, job_id, _, _ = call.task._chosen()
+            if changes != last:
+                last = changes
+                options = queue.defaults.override(cast("Mapping[str, object]", changes))
+            chosen = options if changes else None
+            jobs.append(NewJob(name=self.name, data=call.data, id=job_id, options=chosen))
+        found = await queue.enqueue_many(jobs, on_failed=on_failed)
+
+        def describe(number: int) -> TaskJob[R]:
+            one = found[number]
+            return TaskJob(one.id, one.status != "queued", many[number].task)
+
+        return Described(len(found), describe)
+
     async def _enqueue(self, data: dict[str, Any]) -> TaskJob[R]:
-        changes, job_id, on_failed, _ = self._chosen()
+        changes, given, on_failed, _ = self._chosen()
+        job_id = ulid() if given is None else given
         found = await self.queue.enqueue(
             job_id, data, name=self.name, on_failed=on_failed, **changes
         )
         return TaskJob(found.id, found.status != "queued", self)
 
     async def _call(self, data: dict[str, Any]) -> R:
-        changes, job_id, on_failed, wait = self._chosen()
+        changes, given, on_failed, wait = self._chosen()
+        job_id = ulid() if given is None else given
         limit = changes.pop("timeout", None)
         found = await self.queue.enqueue_and_wait(
             job_id,
@@ -139,9 +205,9 @@ class Task(Generic[P, R]):
         )
         return cast("R", self.signature.load_result(found))
 
-    def _chosen(self) -> tuple[JobOverrides, str, OnFailed, Seconds | None]:
+    def _chosen(self) -> tuple[JobOverrides, str | None, OnFailed, Seconds | None]:
         chosen: dict[str, Any] = {**self._changes}
-        job_id = chosen.pop("id", None) or ulid()
+        job_id = chosen.pop("id", None)
         on_failed, wait = chosen.pop("on_failed", "requeue"), chosen.pop("wait", 30)
         return cast("JobOverrides", chosen), job_id, on_failed, wait
 

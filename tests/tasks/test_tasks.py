@@ -14,6 +14,7 @@ import pytest
 
 from tests.servers import Server, valkey_binary
 from toril import (
+    InvalidName,
     InvalidOption,
     InvalidPayload,
     JobFailed,
@@ -300,3 +301,114 @@ async def test_an_app_changes_its_storage_before_it_is_used_only(local: Toril) -
     with pytest.raises(TorilError, match="uses memory:other already"):
         local.use("memory:third")
     assert repr(local) == "<Toril app: 0 tasks on default>"
+
+
+# -- many calls ----------------------------------------------------------------------------
+
+
+async def test_many_calls_are_handed_in_together(app: Toril) -> None:
+    @app.task
+    async def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    async with app, app.worker(concurrency=10):
+        jobs = await add.enqueue_many(add.bind(n, b=10) for n in range(25))
+        assert [await job.result() for job in jobs] == list(range(10, 35))
+        assert not any(job.duplicate for job in jobs)
+        assert list(await add.enqueue_many([])) == []
+
+
+async def test_each_of_many_calls_has_the_options_it_was_bound_with(app: Toril) -> None:
+    @app.task(attempts=7)
+    async def send(to: str) -> None: ...
+
+    async with app:
+        await send.options(id="bob").enqueue("bob")
+        calls = [
+            send.options(id="ann").bind("ann"),
+            send.options(id="bob").bind("bob"),
+            send.options(delay=60).bind("cid"),
+            send.options(delay=60, attempts=2).bind("dan"),
+            send.bind("eve"),
+        ]
+        jobs = await send.enqueue_many(calls)
+        assert [job.duplicate for job in jobs] == [False, True, False, False, False]
+        assert [job.id for job in jobs[:2]] == ["ann", "bob"]
+        queue = app.queue()
+        found = [*await queue.get_jobs("waiting"), *await queue.get_jobs("delayed")]
+        terms = {job.data["to"]: (job.terms.delay_ms, job.terms.attempts) for job in found}
+        assert terms == {
+            "ann": (0, 7),
+            "bob": (0, 7),
+            "cid": (60_000, 7),
+            "dan": (60_000, 2),
+            "eve": (0, 7),
+        }
+
+
+async def test_a_failed_call_among_many_is_queued_anew_unless_it_is_kept(app: Toril) -> None:
+    @app.task(attempts=1)
+    async def fail() -> None:
+        raise RuntimeError("no")
+
+    once = fail.options(id="once")
+    keep = once.options(on_failed="keep")
+    async with app:
+        async with app.worker():
+            with pytest.raises(JobFailed):
+                await once.call()
+        (kept,) = await fail.enqueue_many([keep.bind()])
+        assert kept.duplicate
+        with pytest.raises(
+            InvalidOption, match=r"with on_failed='keep' and 'requeue'; hand them in apart"
+        ):
+            await fail.enqueue_many([keep.bind(), once.bind()])
+        (anew,) = await fail.enqueue_many([once.bind()])
+        assert not anew.duplicate
+
+
+async def test_only_calls_of_the_task_itself_are_handed_in(app: Toril) -> None:
+    @app.task
+    async def send(to: str) -> None: ...
+
+    @app.task
+    async def other(to: str) -> None: ...
+
+    async with app:
+        with pytest.raises(InvalidPayload, match="E08"):
+            send.bind(7)  # type: ignore[arg-type]
+        with pytest.raises(InvalidOption, match=r"calls\[1\].*give send\.bind"):
+            await send.enqueue_many([send.bind("ann"), other.bind("bob")])
+        with pytest.raises(InvalidOption, match=r"calls\[0\]=ann.*give send\.bind"):
+            await send.enqueue_many(["ann"])  # type: ignore[list-item]
+        with pytest.raises(InvalidOption, match=r"give a list of send\.bind"):
+            await send.enqueue_many(send.bind("ann"))  # type: ignore[arg-type]
+        assert (await app.queue().get_job_counts()).total == 0
+
+
+async def test_an_empty_id_is_refused_like_any_other_bad_one(local: Toril) -> None:
+    @local.task
+    async def send(to: str) -> None: ...
+
+    empty = send.options(id="")
+    async with local:
+        for call in (
+            empty.enqueue("ann"),
+            empty.call("ann"),
+            send.enqueue_many([send.bind("ann"), empty.bind("bob")]),
+        ):
+            with pytest.raises(InvalidName, match="job id"):
+                await call
+        assert (await local.queue().get_job_counts()).total == 0
+
+
+def test_many_calls_that_nobody_awaits_are_told(local: Toril) -> None:
+    @local.task
+    async def send(to: str) -> None: ...
+
+    def forget() -> None:
+        send.enqueue_many([send.bind("ann")])  # type: ignore[unused-coroutine]
+        gc.collect()
+
+    with pytest.warns(TorilWarning, match=r"E06.*send\.enqueue_many\(…\) at .* was never"):
+        forget()

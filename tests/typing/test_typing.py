@@ -56,10 +56,13 @@ async def program() -> None:
     reveal_type(await fetch("u"))  # bytes
     reveal_type(await add.enqueue(1, 2))  # TaskJob[int]
     reveal_type(await (await fetch.enqueue("u")).result())  # bytes
+    reveal_type(add.bind(1, b=2))  # Call[int]
+    reveal_type(await fetch.enqueue_many([fetch.bind("u")]))  # Sequence[TaskJob[bytes]]
     reveal_type(await add.options(delay=5, id="a").call(1))  # int
     reveal_type(queue)  # Queue[dict[str, int], str]
     reveal_type(await queue.enqueue("a", order))  # EnqueueResult[str]
     reveal_type((await queue.enqueue("a", order)).result)  # str | None
+    reveal_type(await queue.enqueue_many([]))  # Sequence[EnqueueResult[str]]
     reveal_type(await queue.enqueue_and_wait("a", order))  # str
     reveal_type(await queue.wait_until_finished("a"))  # str
     reveal_type(await queue.add("pack", order))  # Job[dict[str, int], str]
@@ -94,6 +97,7 @@ async def program() -> None:
     await queue.enqueue("a", {"items": 1}, delay=1, attempts=5, backoff=2.5, timeout=9)
     await queue.enqueue("a", order, dedup=Dedup("key", ttl=timedelta(hours=1)), on_failed="keep")
     await queue.enqueue_and_wait("a", order, timeout=None, job_timeout=2, keep_failed=Keep(10))
+    await queue.enqueue_many((NewJob(name="a", data=order, id="a") for _ in "ab"), on_failed="keep")
     await queue.add_bulk([NewJob(name="a", data=order, options=JobOptions(priority=1))])
     await queue.add_many("a", (one for one in (order, order)), priority=1)
 """
@@ -130,6 +134,9 @@ async def program() -> None:
     await add.enqueue("x", 2)  # arg-type
     await add.enqueue(1, 2, 3)  # call-arg
     await add.enqueue(1, c=2)  # call-arg
+    add.bind("x", b=2)  # arg-type
+    await fetch.enqueue_many([add.bind(1)])  # list-item
+    await queue.enqueue_many([order])  # list-item
     await add.options(delai=5).enqueue(1)  # call-arg
     text: str = await add.call(1, 2)  # assignment
     number: int = await queue.enqueue_and_wait("a", order)  # assignment

@@ -59,7 +59,8 @@ CODES: Final = {
             "Celery's .delay(…), Dramatiq's .send(…) and taskiq's .kiq(…) are await"
             " task.enqueue(…); .apply_async(…, countdown=5) is await"
             " task.options(delay=5).enqueue(…); RQ's queue.enqueue(task, …) is await"
-            " task.enqueue(…); .get() is await job.result()."
+            " task.enqueue(…); Celery's group of .s(…) is await task.enqueue_many(task.bind(…)"
+            " for …); .get() is await job.result()."
         ),
         "Write: await task.enqueue(…), with options before it: task.options(delay=5).enqueue(…)",
     ),
