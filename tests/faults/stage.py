@@ -28,6 +28,8 @@ LEASE_S = 1.0
 REAP_S = 0.5
 SHORT: Mapping[str, object] = {"lease": LEASE_S, "reap_interval": REAP_S, "shutdown_timeout": 5}
 """Worker options in the time scale of CI."""
+STEADY: Mapping[str, object] = {"lease": 10 * LEASE_S, "heartbeat": LEASE_S / 3}
+"""Where no lease may lapse, however slow the machine: long, and renewed as often as a short one."""
 
 
 class Program:
@@ -100,10 +102,11 @@ class Stage:
         *,
         url: str = "",
         env: Mapping[str, str] | None = None,
+        steady: bool = False,
         **options: object,
     ) -> Program:
         """Start a worker process; its options are those of CI unless given."""
-        chosen = json.dumps({**SHORT, **options})
+        chosen = json.dumps({**SHORT, **(STEADY if steady else {}), **options})
         return self._start("worker", name, url, env, "--options", chosen)
 
     def producer(

@@ -38,7 +38,7 @@ async def proxy(server: Server) -> AsyncIterator[Proxy]:
 async def test_n4_a_reply_lost_after_the_script_ran_changes_nothing(
     stage: Stage, proxy: Proxy, name: str
 ) -> None:
-    stage.worker("w", url=stage.through(proxy.port), concurrency=3)
+    stage.worker("w", url=stage.through(proxy.port), concurrency=3, steady=True)
     jobs = [f"j{number}" for number in range(6)]
     # Priorities have a batch script of their own; LIFO is left to the official ones.
     options = {"j1": {"priority": 1}, "j2": {"priority": 1, "lifo": True}}

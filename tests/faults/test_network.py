@@ -31,7 +31,7 @@ async def proxy(server: Server) -> AsyncIterator[Proxy]:
 
 async def kill_connections(stage: Stage, jobs: int, kills: int) -> None:
     """N1: kill every connection, again and again, under load."""
-    workers = [stage.worker(f"w{number}", concurrency=4) for number in range(2)]
+    workers = [stage.worker(f"w{number}", concurrency=4, steady=True) for number in range(2)]
     await stage.ready(*workers)
     producer = stage.producer("p", count=jobs, at_once=4, gap=0.005)
     harms = {"kill": lambda _random: stage.looker.call("CLIENT", "KILL", "TYPE", "normal") and None}
@@ -128,7 +128,7 @@ async def test_n3_a_worker_on_dead_sockets_is_at_work_again_in_time(
 async def test_n4_a_reply_lost_after_the_command_ran_changes_nothing(
     stage: Stage, proxy: Proxy, verb: str
 ) -> None:
-    stage.worker("w", url=stage.through(proxy.port), concurrency=3)
+    stage.worker("w", url=stage.through(proxy.port), concurrency=3, steady=True)
     jobs = [f"j{number}" for number in range(6)]
     async with stage.queue(stage.through(proxy.port)) as queue:
         # Once round in peace, or it would be the NOSCRIPT that is cut.
@@ -150,7 +150,7 @@ async def test_n4_a_reply_lost_after_the_command_ran_changes_nothing(
         assert await queue.storage.remove(queue.name, ["useless"]) == [Removal.REMOVED]
         stage.history.write("cancel", "ok", "useless")
         # Who is new asks by itself first, and leaves a claim with the server only then.
-        stage.worker("late", url=stage.through(proxy.port), concurrency=3)
+        stage.worker("late", url=stage.through(proxy.port), concurrency=3, steady=True)
         await queue.resume()
         await queue.storage.wait([queue.name], 0)
         await stage.drained(1 + len(jobs))
@@ -174,7 +174,7 @@ async def test_n4_a_reply_lost_after_the_command_ran_changes_nothing(
 async def test_n4_a_lone_job_outlives_a_lost_reply_without_a_stall(
     stage: Stage, proxy: Proxy, verb: str
 ) -> None:
-    worker = stage.worker("w", url=stage.through(proxy.port), concurrency=3)
+    worker = stage.worker("w", url=stage.through(proxy.port), concurrency=3, steady=True)
     await stage.ready(worker)
     async with stage.queue(stage.through(proxy.port)) as queue:
         await queue.enqueue_and_wait("warm", {}, timeout=10)

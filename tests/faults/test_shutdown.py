@@ -17,7 +17,7 @@ from toril import Worker
 
 @pytest.mark.on_bullmq
 async def test_x1_jobs_shorter_than_the_grace_finish_and_no_new_one_starts(stage: Stage) -> None:
-    worker = stage.worker("w", concurrency=4, shutdown_timeout=10)
+    worker = stage.worker("w", concurrency=4, shutdown_timeout=10, steady=True)
     async with stage.queue() as queue:
         for number in range(12):
             await stage.hand_in(queue, f"j{number:02}", stage.hold())
@@ -31,7 +31,7 @@ async def test_x1_jobs_shorter_than_the_grace_finish_and_no_new_one_starts(stage
     assert states == ["completed"] * 4 + ["waiting"] * 8
     assert len(stage.of("run", "invoke")) == 4
     assert dump.by_id["j04"].started == 0
-    stage.worker("next", concurrency=4)
+    stage.worker("next", concurrency=4, steady=True)
     await stage.drained(12)
     assert all(job.started == 1 for job in stage.check().jobs)
 

@@ -146,7 +146,7 @@ async def test_w4_a_zombie_frozen_at_its_commit_is_refused_by_the_server(stage: 
 
 async def test_w8_two_workers_of_one_id_share_no_job(stage: Stage) -> None:
     for name in ("twin-a", "twin-b"):
-        stage.worker(name, worker_id="same", concurrency=4)
+        stage.worker(name, worker_id="same", concurrency=4, lease=3)
     async with stage.queue() as queue:
         for number in range(100):
             await stage.hand_in(queue, f"j{number}", {"do": "sleep", "seconds": 0.01})
@@ -169,7 +169,7 @@ async def test_w8_two_workers_of_one_id_share_no_job(stage: Stage) -> None:
 
 
 async def test_w8_a_worker_that_signs_off_takes_nothing_from_its_namesake(stage: Stage) -> None:
-    first = stage.worker("first", worker_id="same")
+    first = stage.worker("first", worker_id="same", steady=True)
     async with stage.queue() as queue:
         await stage.hand_in(queue, "j", stage.hold())
         await stage.started("j")
@@ -191,7 +191,7 @@ async def test_w8_a_worker_that_signs_off_takes_nothing_from_its_namesake(stage:
 
 async def restarts_under_load(stage: Stage, restarts: int) -> None:
     """W9: workers come and go while others work on jobs longer than a reap interval."""
-    steady = stage.worker("steady", concurrency=4, reap_interval=0.2)
+    steady = stage.worker("steady", concurrency=4, reap_interval=0.2, lease=3)
     await stage.ready(steady)
     jobs = [f"j{number}" for number in range(4)]
     async with stage.queue() as queue:
