@@ -70,3 +70,14 @@ async def until(condition: Callable[[], Awaitable[bool] | bool], seconds: float 
             return
         assert time.monotonic() < deadline, f"not so within {seconds} s"
         await asyncio.sleep(0.005)
+
+
+async def blocked(client: Client, count: int = 1) -> None:
+    """Wait until so many connections block on the server."""
+
+    async def enough() -> bool:
+        info = await client.call("", "INFO", "clients")
+        assert isinstance(info, bytes)
+        return b"blocked_clients:%d\r" % count in info
+
+    await until(enough)

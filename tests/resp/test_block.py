@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.resp.conftest import Connect, until
+from tests.resp.conftest import Connect, blocked, until
 from tests.resp.proxy import Proxy
 from tests.servers import Server
 from toril.clock import ManualClock
@@ -15,17 +15,6 @@ from toril.errors import StorageClosed, StorageError, StorageUnavailable
 from toril.resp.client import Client, Reply, Settings
 from toril.resp.node import IDLE_S
 from toril.resp.url import parse_url
-
-
-async def blocked(client: Client, count: int = 1) -> None:
-    """Wait until so many connections block on the server."""
-
-    async def enough() -> bool:
-        info = await client.call("", "INFO", "clients")
-        assert isinstance(info, bytes)
-        return b"blocked_clients:%d\r" % count in info
-
-    await until(enough)
 
 
 def node_of(client: Client) -> object:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.resp.conftest import Connect, until
+from tests.resp.conftest import Connect, blocked, until
 from tests.resp.proxy import Proxy
 from tests.servers import Server, free_port
 from toril.errors import StorageClosed, StorageUnavailable
@@ -128,13 +128,13 @@ async def works(client: Client) -> bool:
 
 async def test_a_half_open_connection_is_replaced_in_time(proxy: Proxy, connect: Connect) -> None:
     client = await connect(through(proxy))
-    blocked = asyncio.create_task(client.block("l", "BLPOP", "l", 5, timeout_s=5))
-    await client.call("k", "PING")
+    waiting = asyncio.create_task(client.block("l", "BLPOP", "l", 5, timeout_s=5))
+    await blocked(client)
     proxy.switch("dead_old")
     start = time.monotonic()
     assert await client.call("k", "SET", "k", "v") == b"OK"
     assert time.monotonic() - start < 5
-    assert await blocked is None
+    assert await waiting is None
     await client.call("l", "RPUSH", "l", "x")
     assert await client.block("l", "BLPOP", "l", 5, timeout_s=5) == [b"l", b"x"]
     assert time.monotonic() - start < 10
@@ -273,12 +273,12 @@ async def test_close_returns_at_once_while_the_server_is_down(own_server: Server
     await client.open()
     own_server.kill()
     waiting = [asyncio.create_task(client.call("k", "PING")) for _ in range(10)]
-    blocked = asyncio.create_task(client.block("l", "BLPOP", "l", 5, timeout_s=5))
+    blocking = asyncio.create_task(client.block("l", "BLPOP", "l", 5, timeout_s=5))
     await until(lambda: bool(client._lane and client._lane.tries))
     start = time.monotonic()
     await client.close()
     assert time.monotonic() - start < 1
-    for answer in await asyncio.gather(*waiting, blocked, return_exceptions=True):
+    for answer in await asyncio.gather(*waiting, blocking, return_exceptions=True):
         assert isinstance(answer, StorageClosed)
 
 
@@ -288,10 +288,10 @@ async def test_close_under_calls_leaves_nothing_behind(proxy: Proxy) -> None:
     tasks_before = len(asyncio.all_tasks())
     proxy.switch("blackhole")
     calls = [asyncio.create_task(client.call("k", "PING")) for _ in range(10)]
-    blocked = asyncio.create_task(client.block("l", "BLPOP", "l", 5, timeout_s=5))
+    blocking = asyncio.create_task(client.block("l", "BLPOP", "l", 5, timeout_s=5))
     await asyncio.sleep(0)
     await client.close()
-    for answer in await asyncio.gather(*calls, blocked, return_exceptions=True):
+    for answer in await asyncio.gather(*calls, blocking, return_exceptions=True):
         assert isinstance(answer, StorageClosed)
     proxy.switch("pass_")
     # The proxy has a task for each connection; they end as it notices.
