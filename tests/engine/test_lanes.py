@@ -100,6 +100,24 @@ async def test_handlers_that_all_wait_run_at_the_same_time() -> None:
             await queue.wait_until_finished(ids[-1], timeout=10)
 
 
+async def test_handlers_that_wait_no_more_share_a_task_again() -> None:
+    queue: Queue[int, object] = Queue("q", "memory:")
+    tasks: set[object] = set()
+
+    async def handler(job: JobContext[int]) -> None:
+        if job.data < 2 * COUNT:
+            await asyncio.sleep(0.001)
+        else:
+            tasks.add(asyncio.current_task())
+
+    async with queue:
+        ids = await add(queue, 10 * COUNT)
+        async with Worker(queue, handler, concurrency=COUNT):
+            for one in ids:
+                await queue.wait_until_finished(one)
+    assert len(tasks) < 4 * COUNT
+
+
 async def test_a_task_that_was_cancelled_is_no_other_jobs_task() -> None:
     queue: Queue[int, object] = Queue("q", "memory:")
 

@@ -168,6 +168,65 @@ async def test_handlers_that_waited_are_settled_in_smaller_groups(watched: Watch
     assert watched.watched.settles == [25] * 8
 
 
+@pytest.mark.parametrize(("concurrency", "group"), [(32, 8), (96, 12), (500, 25)])
+async def test_of_handlers_that_waited_two_groups_are_settled_at_once(
+    watched: WatchedStage, concurrency: int, group: int
+) -> None:
+    watched.watched.gate = asyncio.Event()
+    over = asyncio.Event()
+
+    async def wait(_job: Ctx) -> object:
+        await over.wait()
+        return None
+
+    for number in range(concurrency):
+        await watched.queue.enqueue(f"j{number}", number)
+    async with Worker(watched.queue, wait, concurrency=concurrency):
+        await watched.clock.advance(0.1)
+        over.set()
+        await watched.clock.settle(200)
+        under_way = list(watched.watched.settles)
+        watched.watched.gate.set()
+        await watched.clock.settle(400)
+    assert under_way == [group] * 2
+    assert watched.watched.settles == [group] * (concurrency // group)
+
+
+class Distant(Watched):
+    """Takes a turn of the loop to hear of a claim, and one to answer."""
+
+    async def claim(self, queue: str, claim: Claim) -> Batch:
+        await asyncio.sleep(0)
+        batch = await super().claim(queue, claim)
+        await asyncio.sleep(0)
+        return batch
+
+
+async def test_the_first_jobs_of_a_large_hand_begin_while_the_next_are_claimed() -> None:
+    clock = ManualClock()
+    storage = Distant(clock)
+    queue: Queue[object, object] = Queue("q", storage)
+    claims, over = storage.claims, asyncio.Event()
+    begun_after: list[int] = []
+
+    async def wait(_job: Ctx) -> object:
+        begun_after.append(len(claims))
+        await over.wait()
+        return None
+
+    ids = [f"j{number}" for number in range(250)]
+    for job_id in ids:
+        await queue.enqueue(job_id, None)
+    async with queue, Worker(queue, wait, concurrency=250) as worker:
+        await clock.settle(50)
+        active = worker.active
+        over.set()
+        await clock.settle(50)
+    assert active == 250
+    assert claims[:3] == [100, 100, 50]
+    assert begun_after[0] < 3
+
+
 @pytest.mark.parametrize("verb", ["settle", "claim"])
 async def test_a_lost_reply_costs_no_job_a_run_or_a_stall(stage: Stage, verb: str) -> None:
     runs: list[str] = []

@@ -18,6 +18,10 @@ from toril.storage.protocol import Awaits, Batch, Claim, Rate, Storage
 # The turns of the loop in which a handler starts, ends, and its outcome is written.
 _TURNS: Final = 3
 
+# The first jobs of a large hand begin while the next ones are claimed: else all wait for the last,
+# and end together as they began.
+_AT_ONCE: Final = 100
+
 # A claim that waits at the storage may be granted to a machine that is gone. So its first lease
 # is short, though longer than it takes to notice a silent connection and to ask again on a new one;
 # the heart makes it longer.
@@ -69,7 +73,7 @@ class Fetcher(Generic[In]):
         while not self._hand.closing:
             self._short = None
             await self._hand.room()
-            places = self._hand.free
+            places = min(self._hand.free, _AT_ONCE)
             if self._hand.closing or places <= 0:
                 continue
             batch = self._short

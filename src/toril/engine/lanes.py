@@ -2,8 +2,9 @@
 
 A task costs more than all else that a worker does for a job whose handler returns at once. So
 attempts begin one after the other in one task, a lane, until one of them waits: it keeps that
-task to itself until it ends, and each of the others gets a lane. Every attempt has a context of
-its own, whichever lane it runs in.
+task to itself until it ends. A lane costs those who wait more than a task of their own. So the
+others get one each, and those after them, too, as long as one of them now and then, in a lane
+again, turns out to wait. Every attempt has a context of its own, whichever task it runs in.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from types import coroutine
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 from toril.engine.hand import Run
 from toril.job import In
+
+_UNSEEN: Final = 31
+"""So many attempts in a row run where it is not seen whether they wait."""
 
 
 class Lanes(Generic[In]):
@@ -31,24 +35,33 @@ class Lanes(Generic[In]):
         self._attempt = attempt
         self._context = copy_context()
         self._ready: deque[Run[In]] = deque()
-        # Lanes that were opened and have not begun.
-        self._coming = 0
-        # Whether the last attempt had to wait for something; most often the next one has, too.
+        # Whether a lane was opened and has not begun.
+        self._coming = False
+        # Whether the last attempt in a lane had to wait; most often the next one has to, too.
         self._waits = False
+        # How many began in tasks of their own since then.
+        self._alone = 0
 
     def start(self, run: Run[In]) -> None:
         """Let a run begin soon."""
+        if self._waits and self._alone < _UNSEEN:
+            self._alone += 1
+            self._start_alone(run)
+            return
+        self._alone = 0
         self._ready.append(run)
-        if self._waits or not self._coming:
-            self._open(len(self._ready) if self._waits else 1)
+        if not self._coming:
+            self._open()
 
-    def _open(self, wanted: int) -> None:
-        for _ in range(self._coming, min(wanted, len(self._ready))):
-            self._coming += 1
-            self._loop.create_task(self._lane(), context=self._context.copy())
+    def _start_alone(self, run: Run[In]) -> None:
+        run.task = self._loop.create_task(self._attempt(run), context=self._context.copy())
+
+    def _open(self) -> None:
+        self._coming = True
+        self._loop.create_task(self._lane(), context=self._context.copy())
 
     async def _lane(self) -> None:
-        self._coming -= 1
+        self._coming = False
         task = asyncio.current_task()
         try:
             # Whoever cancelled the task meant the run that had it: the next one gets another.
@@ -64,12 +77,14 @@ class Lanes(Generic[In]):
                     self._waits = False
                 else:
                     self._waits = True
-                    self._open(len(self._ready))
+                    while self._ready:
+                        self._start_alone(self._ready.popleft())
                     await self._drive(attempt, context, awaited)
                     self._waits = True  # others may have ended without, meanwhile
                 run.task = None
         finally:
-            self._open(1)
+            if self._ready and not self._coming:
+                self._open()
 
     @coroutine
     def _drive(

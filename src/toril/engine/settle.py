@@ -25,9 +25,11 @@ _MOST: Final = 50
 _LEAST: Final = 8
 
 # Handlers that took longer than this have waited for something, and those after them will: then a
-# place is worth most while it is filled, and groups are small and handed out as they come.
+# place is worth most while it is filled, and groups are small and handed out as they come. No more
+# than two at once, however large the hand: the more are with the storage, the longer each is away.
 _BRIEF_S: Final = 0.01
 _FEW: Final = 25
+_PARTS: Final = 8
 
 # Two replies that come together would go on together: both groups of handlers would run while
 # the storage idles, and both groups be settled while we do. So the second waits for the turns of
@@ -75,6 +77,7 @@ class Settler(Generic[In]):
         # Half a hand at most: handlers of one half run while the storage works on the other.
         self._most = max(_LEAST, min(_MOST, hand.size // _FLIGHTS))
         self._most_calls = max(_FLIGHTS, min(_MOST_FLIGHTS, hand.size // self._most))
+        self._few = max(_LEAST, min(_FEW, hand.size // _PARTS))
 
     def add(self, run: Run[In], outcome: Outcome) -> None:
         """Take an outcome; it is sent at the end of this turn of the loop."""
@@ -105,10 +108,12 @@ class Settler(Generic[In]):
 
     def _send(self) -> None:
         self._scheduled = False
-        if not self._pending or self._calls >= self._most_calls:
+        if not self._pending:
             return
         brief = self._pending[0][0].seconds < _BRIEF_S
-        most = self._most if brief else min(self._most, _FEW)
+        most, most_calls = (self._most, self._most_calls) if brief else (self._few, _FLIGHTS)
+        if self._calls >= most_calls:
+            return
         group, self._pending = self._pending[:most], self._pending[most:]
         flight = self._loop.create_task(self._fly(group, brief))
         self._calls += 1
