@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
@@ -26,8 +27,26 @@ SLOTS: Final = 2
 WAITERS: Final = (100, 1000)
 LOOK_S: Final = 0.01
 TRIES: Final = 5
+STOLEN: Final = "stolen ms"
 STOLEN_MS: Final = 20.0
-"""So much may be taken from the ten seconds of a run that looks for lateness."""
+"""So much may be taken from a run that is compared with the clock."""
+
+
+def undisturbed(measure: Callable[[], Values]) -> Values:
+    """Measure when the host lets us run: what is stolen is missing, whoever would have used it.
+
+    A run that lost too much is measured again, and the one that lost least counts, whatever its
+    other figures are.
+    """
+    best: Values = {}
+    for _ in range(TRIES):
+        before = stolen_ms()
+        values = measure()
+        values[STOLEN] = stolen_ms() - before
+        best = min(best or values, values, key=itemgetter(STOLEN))
+        if best[STOLEN] <= STOLEN_MS:
+            break
+    return best
 
 
 def waiting(stage: Stage) -> Values:
@@ -36,14 +55,21 @@ def waiting(stage: Stage) -> Values:
         raise Unsupported("one job at a time")
     values: Values = {}
     for slots in WAITERS:
-        jobs = stage.sizes.rounds * slots
-        stage.bench.clear()
-        stage.fill(jobs)
-        figures = stage.run("drain", jobs, slots, {HANDLER: f"wait:{WAIT_MS}"})
-        ideal = figures["jobs"] / slots * WAIT_MS / 1000
-        values[f"of the ideal, {slots:,} at once"] = ideal / figures["handled_s"]
-        values[f"client µs/job, {slots:,} at once"] = figures["cpu_us"] / figures["jobs"]
+        for name, value in undisturbed(partial(_waiting, stage, slots)).items():
+            values[f"{name}, {slots:,} at once"] = value
     return values
+
+
+def _waiting(stage: Stage, slots: int) -> Values:
+    jobs = stage.sizes.rounds * slots
+    stage.bench.clear()
+    stage.fill(jobs)
+    figures = stage.run("drain", jobs, slots, {HANDLER: f"wait:{WAIT_MS}"})
+    ideal = figures["jobs"] / slots * WAIT_MS / 1000
+    return {
+        "of the ideal": ideal / figures["handled_s"],
+        "client µs/job": figures["cpu_us"] / figures["jobs"],
+    }
 
 
 def computing(stage: Stage) -> Values:
@@ -86,33 +112,23 @@ def _watch(marks: Path, jobs: int, limit_s: float) -> tuple[float, float]:
 
 
 def coming_due(stage: Stage) -> Values:
-    """W10: how late delayed jobs start at half of the rate that can be added and worked.
-
-    A host that takes the cores away makes all jobs of that time late, and one in a hundred are
-    50 ms of the run: then it is measured again, and the run it took least from counts.
-    """
+    """W10: how late delayed jobs start at half of the rate that can be added and worked."""
     rate = _sustained(stage) / 2
-    quietest = _late_at(stage, rate)
-    for _ in range(TRIES - 1):
-        if quietest["stolen ms"] <= STOLEN_MS:
-            break
-        quietest = min(quietest, _late_at(stage, rate), key=itemgetter("stolen ms"))
-    if quietest["not in time"]:
-        raise AssertionError(f"{quietest['not in time']:,.0f} delayed jobs did not run in time")
-    return quietest
+    values = undisturbed(partial(_late_at, stage, rate))
+    if missing := values.pop("not in time"):
+        raise AssertionError(f"{missing:,.0f} delayed jobs did not run in time")
+    return values
 
 
 def _late_at(stage: Stage, rate: float) -> Values:
-    late, before = stage.sizes.late, stolen_ms()
+    late = stage.sizes.late
     stage.bench.clear()
     with stage.serve(late, CONCURRENCY) as worker:
         load = stage.run("late", late, 1, {RATE: f"{rate:.0f}"})
-        stolen = stolen_ms() - before
     return {
         "p99 ms late": percentile(worker["late"], 99),
         "p50 ms late": percentile(worker["late"], 50),
         "load, jobs/s": load["rate"],
-        "stolen ms": stolen,
         "not in time": late - len(worker["late"]),
     }
 

@@ -73,11 +73,13 @@ _ALL: Final = (
     Workload(
         key="W6",
         title=f"handlers that wait {busy.WAIT_MS} ms, one worker process",
-        metrics=(
-            *(f"of the ideal, {slots:,} at once" for slots in busy.WAITERS),
-            *(f"client µs/job, {slots:,} at once" for slots in busy.WAITERS),
+        metrics=tuple(
+            f"{name}, {slots:,} at once"
+            for name in ("of the ideal", "client µs/job", busy.STOLEN)
+            for slots in busy.WAITERS
         ),
         run=busy.waiting,
+        kinds=_EVERYBODY | {"bare"},
     ),
     Workload(
         key="W7",
@@ -108,7 +110,7 @@ _ALL: Final = (
     Workload(
         key="W10",
         title="delayed jobs at half of the rate that can be added and worked",
-        metrics=("p99 ms late", "p50 ms late", "load, jobs/s", "stolen ms"),
+        metrics=("p99 ms late", "p50 ms late", "load, jobs/s", busy.STOLEN),
         run=busy.coming_due,
         less=True,
         places=frozenset({"server", "file"}),
