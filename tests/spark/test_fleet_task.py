@@ -77,7 +77,7 @@ def test_a_task_spares_its_process_collections_while_it_works(server: Server, qu
         (job,) = held.get_jobs(State.COMPLETED)
     assert job.result is not None
     young, frozen = job.result
-    assert young == 10_000
+    assert young == 50_000
     assert frozen > 1_000
     assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
 

@@ -11,7 +11,7 @@ import pytest
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("", "(10000, 10, 10)"),
+        ("", "(50000, 10, 10)"),
         ("gc.set_threshold(50_000, 20, 20)", "(50000, 20, 20)"),
         ("gc.set_threshold(0)", "(0, 10, 10)"),
     ],
@@ -45,4 +45,4 @@ print(gc.get_threshold())
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == ["(10000, 11, 12)", "(800, 11, 12)"]
+    assert done.stdout.splitlines() == ["(50000, 11, 12)", "(800, 11, 12)"]
