@@ -25,6 +25,7 @@ from toril.spark.events_offsets import Mark, Offsets, Place, read_marks, write_m
 from toril.spark.events_options import NAME, EventsOptions
 from toril.spark.events_plan import Piece, Planner
 from toril.spark.events_read import Reading
+from toril.spark.planner import end_in_order
 from toril.spark.schema import EVENTS, choose, ddl
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _bulk(self) -> Bulk:
+        end_in_order()
         return self._options.target.open()
 
     @cached_property
