@@ -16,7 +16,7 @@ from tests.bullmq.unit.test_storage import bench_on, store
 from tests.resp.proxy import Mode, Proxy
 from tests.servers import Server
 from toril.errors import StorageUnavailable
-from toril.job import Dedup, Terms
+from toril.job import Dedup, State, Terms
 from toril.outcome import Failure, Retried
 from toril.storage.bullmq.server_time import Ahead, ServerTime
 from toril.testing import Bench
@@ -104,6 +104,24 @@ async def test_a_slow_line_never_makes_it_later_than_it_is(
     proxy.switch(mode, delay_s=LATE_S)
     told = await store(bench).now(bench.queue)
     assert told <= await server_ms(straight)
+
+
+@pytest.mark.parametrize("mode", ["late_requests", "late_replies"])
+@pytest.mark.parametrize(
+    "terms",
+    [Terms(priority=3), Terms(delay_ms=DELAY_MS), Terms(delay_ms=DELAY_MS, dedup=Dedup(key="k"))],
+    ids=["prioritised", "delayed", "delayed by the official script"],
+)
+async def test_a_slow_line_spares_no_job_from_a_purge_of_all(
+    bench: Bench, proxy: Proxy, mode: Mode, terms: Terms
+) -> None:
+    proxy.switch(mode, delay_s=LATE_S)
+    await store(bench).now(bench.queue)  # a look that took long
+    proxy.switch("pass_")
+    await bench.add("a", terms=terms)
+    state = State.PRIORITIZED if terms.priority else State.DELAYED
+    assert await bench.storage.purge(bench.queue, [state], 60_000, 10) == []
+    assert await bench.storage.purge(bench.queue, [state], 0, 10) == ["a"]
 
 
 async def test_after_a_reconnect_the_clock_is_looked_at_again(bench: Bench, proxy: Proxy) -> None:

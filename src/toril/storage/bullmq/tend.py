@@ -71,7 +71,8 @@ class Tend(Produce):
         self, queue: str, container: str, older_ms: int, limit: int | None
     ) -> list[str]:
         keys = self.keys(queue)
-        before = await self.now(queue) - older_ms
+        # None is too young where no age is asked for, whatever clock told when it was added.
+        before = await self.now(queue) - older_ms if older_ms > 0 else await self.later(queue)
         gone: list[str] = []
         while limit is None or len(gone) < limit:
             room = _CLEANED_AT_ONCE if limit is None else min(_CLEANED_AT_ONCE, limit - len(gone))
