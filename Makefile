@@ -21,7 +21,7 @@ demo: $(STAMP) ## Run the main job end to end, then a report of it
 test: $(STAMP) ## Run the tests and the coverage limits (PYTEST_ARGS="..." runs a part, without limits)
 ifeq ($(strip $(PYTEST_ARGS)),)
 	$(RUN) -m pytest -n 3 --maxschedchunk 1 -m repeat
-	$(RUN) -m pytest -n 2 --maxschedchunk 1 -m "not spark and not repeat" --cov --cov-report= --cov-fail-under=0
+	$(RUN) -m pytest -n 3 --maxschedchunk 1 -m "not spark and not repeat" --cov --cov-report= --cov-fail-under=0
 	$(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m spark --cov --cov-append --cov-report=term --cov-report=json --cov-fail-under=0
 	$(RUN) scripts/check_coverage.py coverage.json
 else

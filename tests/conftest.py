@@ -7,7 +7,7 @@ import signal
 from typing import Final
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 # The same examples each time in CI, fresh ones at a desk.
 settings.register_profile(
@@ -17,7 +17,7 @@ settings.register_profile("default", max_examples=50, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 # Tracing doubles the time of a test. These go where others go as well: many times over, or on a
-# second server, or through processes of their own.
+# second server, or through processes of their own. So do properties: hundreds of examples.
 _REPEATS: Final[dict[str, tuple[str, ...]]] = {
     "tests/faults/": (),
     "tests/contract/test_state_machine.py": (),
@@ -38,6 +38,14 @@ _LONG: Final = ("tests/contract/test_state_machine.py", "tests/faults/test_mixed
 """Tests of up to minutes each: begun last, one of them would be waited for alone."""
 
 
+_APART: Final = "tests/spark/"
+"""A run of its own, whose tests share a session; there all are traced."""
+
+
+def _is_property(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)
+
+
 def pytest_configure() -> None:
     """Let Ctrl-C reach the programs under test, also where a shell in the background ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -52,3 +60,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             chosen = not starts or any(start in item.nodeid for start in starts)
             if chosen and item.nodeid.startswith(place):
                 item.add_marker(pytest.mark.repeat)
+        if _is_property(item) and not item.nodeid.startswith(_APART):
+            item.add_marker(pytest.mark.repeat)
