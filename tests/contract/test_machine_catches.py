@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.contract.machine import StorageMachine
+from tests.contract.machine.quiet import QuietRig
 from toril.clock import ManualClock
 from toril.event import EventKind
 from toril.job import PENDING, State
@@ -26,7 +27,7 @@ from toril.storage.memory_entry import Entry
 from toril.storage.memory_log import EventLog, Extras
 from toril.storage.memory_queue import MemoryQueue
 from toril.storage.protocol import Batch, Cancellation, Claim, Reaped, Renewal
-from toril.testing.rig import MemoryRig, Rig
+from toril.testing.rig import Rig
 
 
 class SettlesWithoutComparingTokens(MemoryQueue):
@@ -222,7 +223,7 @@ class OddMachine(StorageMachine):
         clock = ManualClock()
         storage = OddStorage(cls.inside, clock)
         await storage.open()
-        return MemoryRig(storage, clock)
+        return QuietRig(storage, clock)
 
 
 def run_over(queue: type[MemoryQueue], examples: int) -> None:

@@ -16,13 +16,14 @@ from tests.contract.bullmq_rig import BullmqRig
 from tests.contract.conftest import url_of
 from tests.contract.file_rig import FileRig
 from tests.contract.machine import StorageMachine
+from tests.contract.machine.quiet import QuietRig
 from tests.contract.redis_rig import RedisRig
 from toril.clock import ManualClock
 from toril.event import EventKind
 from toril.ids import ulid
 from toril.storage.file import FileStorage
 from toril.storage.memory import MemoryStorage
-from toril.testing.rig import MemoryRig, Rig
+from toril.testing.rig import Rig
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ class MemoryMachine(StorageMachine):
         clock = ManualClock()
         storage = MemoryStorage(clock=clock)
         await storage.open()
-        return MemoryRig(storage, clock)
+        return QuietRig(storage, clock)
 
 
 class RedisMachine(StorageMachine):

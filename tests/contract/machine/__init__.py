@@ -10,6 +10,7 @@ too: set `slack_ms` to the longest time an example may take between two moves of
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -42,14 +43,16 @@ class StorageMachine(Troubled):
     async def _look(
         self,
     ) -> tuple[Counts, dict[State, Sequence[JobRecord]], Sequence[JobRecord | None], list[Event]]:
+        """Ask for everything at once: nothing changes meanwhile, and a server is asked but once."""
         storage = self.storage
         after = self.log[-1].cursor if self.log else Cursor.START
-        return (
-            await storage.counts(Q),
-            {state: await storage.peek(Q, state, 0, 1_000) for state in State},
-            await storage.get(Q, list(self.ids)),
-            list(await storage.events(Q, after, limit=1_000)),
+        counts, records, events, shelves = await asyncio.gather(
+            storage.counts(Q),
+            storage.get(Q, list(self.ids)),
+            storage.events(Q, after, limit=1_000),
+            asyncio.gather(*(storage.peek(Q, state, 0, 1_000) for state in State)),
         )
+        return counts, dict(zip(State, shelves, strict=True)), records, list(events)
 
     def _check_records(
         self,
