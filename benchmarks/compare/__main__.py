@@ -5,7 +5,9 @@
 Every peer is installed into an environment of its own on first use and runs as a process of its
 own, with a time limit; one that fails is reported and the others go on. The server is pinned to one
 core, the clients to the other. A figure is a median over repetitions, a ratio the median of the
-ratios within each repetition. Each record is written down at once; `--from` shows them again.
+ratios within each repetition. With `--turns` everybody has so many turns in a repetition, and the
+median of them counts: where speeds change from minute to minute, one turn each tells little. Each
+record is written down at once; `--from` shows them again.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--peers", default="", help="their keys, with commas (all)")
     parser.add_argument("--server", choices=("valkey", "redis", "both"), default="both")
     parser.add_argument("--reps", type=int, default=3, help="repetitions (3)")
+    parser.add_argument("--turns", type=int, default=1, help="turns in a repetition (1)")
     parser.add_argument("--jobs", type=int, default=20_000, help="jobs of W2 and W3 (20000)")
     parser.add_argument("--million", action="store_true", help="W9 up to 1,000,000 jobs")
     parser.add_argument("--limit", type=float, default=300, help="seconds for one process (300)")
@@ -135,16 +138,21 @@ def measure(
 
 
 def runs(
-    chosen: Sequence[Workload], field: Sequence[tuple[Entry, Peer]], first: bool, rep: int
+    chosen: Sequence[Workload],
+    field: Sequence[tuple[Entry, Peer]],
+    first: bool,
+    rep: int,
+    turns: int = 1,
 ) -> Iterator[tuple[Workload, Entry, Peer]]:
-    """The runs of a repetition, every other one backwards; who needs no server runs once."""
+    """The runs of a repetition, every other turn backwards; who needs no server runs once."""
     for workload in chosen:
         some = [
             (workload, entry, peer)
             for entry, peer in field
             if takes_part(workload, entry) and (first or entry.place == "server")
         ]
-        yield from some[:: -1 if rep % 2 else 1]
+        for turn in range(rep, rep + turns):
+            yield from some[:: -1 if turn % 2 else 1]
 
 
 def run_all(given: argparse.Namespace) -> Results:
@@ -160,13 +168,13 @@ def run_all(given: argparse.Namespace) -> Results:
     sizes = Sizes.of(given.jobs, million=given.million)
     book = Book(path, facts)
     total = given.reps * sum(
-        sum(1 for _ in runs(chosen, field, not at, 0)) for at, _ in enumerate(servers)
+        sum(1 for _ in runs(chosen, field, not at, 0, given.turns)) for at, _ in enumerate(servers)
     )
     done, begun = 0, time.perf_counter()
     with suppress(KeyboardInterrupt):  # what was measured until then is shown all the same
         for rep, (at, binary) in product(range(given.reps), enumerate(servers)):
             with serving(binary, cores) as bench:
-                for workload, entry, peer in runs(chosen, field, not at, rep):
+                for workload, entry, peer in runs(chosen, field, not at, rep, given.turns):
                     record = measure(workload, entry, peer, bench, rep, sizes, given.limit)
                     book.add(record)
                     done += 1

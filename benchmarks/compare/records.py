@@ -14,7 +14,7 @@ ByRep = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One workload of one peer in one repetition; without values where it failed or cannot."""
+    """One turn of a peer at one workload; without values where it failed or cannot."""
 
     workload: str
     server: str
@@ -81,12 +81,12 @@ class Results:
         return list(dict.fromkeys(one.peer for one in self._of(workload, server)))
 
     def values(self, workload: str, server: str, peer: str, metric: str) -> ByRep:
-        """What a peer reached, by repetition."""
-        return {
-            one.rep: one.values[metric]
-            for one in self._of(workload, server)
-            if one.peer == peer and metric in one.values
-        }
+        """What a peer reached, by repetition; the median of its turns where it had several."""
+        found: dict[int, list[float]] = {}
+        for one in self._of(workload, server):
+            if one.peer == peer and metric in one.values:
+                found.setdefault(one.rep, []).append(one.values[metric])
+        return {rep: statistics.median(turns) for rep, turns in found.items()}
 
     def reference(self, workload: str, server: str, peer: str, metric: str) -> ByRep:
         """The same; of the first server that knows the peer, for those without a server."""

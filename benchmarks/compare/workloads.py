@@ -75,7 +75,7 @@ _ALL: Final = (
         title=f"handlers that wait {busy.WAIT_MS} ms, one worker process",
         metrics=tuple(
             f"{name}, {slots:,} at once"
-            for name in ("of the ideal", "client µs/job", busy.STOLEN)
+            for name in (busy.SHARE, busy.at_first(busy.SHARE), "client µs/job", busy.STOLEN)
             for slots in busy.WAITERS
         ),
         run=busy.waiting,
@@ -84,7 +84,7 @@ _ALL: Final = (
     Workload(
         key="W7",
         title=f"handlers that compute {busy.SPIN_MS} ms, {busy.PROCESSES} worker processes",
-        metrics=("of the ideal", "jobs/s", "ran again"),
+        metrics=(busy.SHARE, "jobs/s", "ran again"),
         run=busy.computing,
         places=frozenset({"server", "file"}),
     ),
@@ -110,7 +110,10 @@ _ALL: Final = (
     Workload(
         key="W10",
         title="delayed jobs at half of the rate that can be added and worked",
-        metrics=("p99 ms late", "p50 ms late", "load, jobs/s", busy.STOLEN),
+        metrics=(
+            *(busy.LATE, busy.at_first(busy.LATE), "p50 ms late"),
+            *("load, jobs/s", busy.STOLEN),
+        ),
         run=busy.coming_due,
         less=True,
         places=frozenset({"server", "file"}),

@@ -82,6 +82,14 @@ def test_every_other_repetition_runs_backwards() -> None:
     assert back == there[:half][::-1] + there[half:][::-1]
 
 
+def test_the_turns_of_a_workload_follow_each_other_there_and_back() -> None:
+    field = [(entry, program("")) for entry in entries().values() if entry.kind == "python"]
+    chosen = [WORKLOADS["W1"], WORKLOADS["W8"]]
+    once = [(work.key, entry.key) for work, entry, _ in runs(chosen[:1], field, True, 0)]
+    thrice = [(work.key, entry.key) for work, entry, _ in runs(chosen, field, True, 0, 3)]
+    assert thrice[: 3 * len(field)] == once + once[::-1] + once
+
+
 def test_who_needs_no_server_runs_on_the_first_one_only() -> None:
     entry = entries()["toril-memory"]
     chosen = [WORKLOADS["W3"]]

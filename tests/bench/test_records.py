@@ -55,6 +55,12 @@ def test_the_best_is_chosen_in_each_repetition() -> None:
     assert run.best("W3", "Valkey 9", "jobs/s", ["a", "b"], least=True) == {0: 1.0, 1: 2.0}
 
 
+def test_the_median_of_its_turns_is_what_a_peer_reached_in_a_repetition() -> None:
+    run = results(*(record("a", 0, rate) for rate in (1.0, 9.0, 5.0)), record("a", 1, 4.0))
+    assert run.values("W3", "Valkey 9", "a", "jobs/s") == {0: 5.0, 1: 4.0}
+    assert run.conditions("W3", "Valkey 9").startswith("Valkey 9, 2 repetitions, ")
+
+
 def test_who_has_no_server_is_compared_with_the_first_server() -> None:
     run = results(record("node", 0, 4.0), record("memory", 0, 8.0, server="no server"))
     assert run.reference("W3", "no server", "node", "jobs/s") == {0: 4.0}
