@@ -10,7 +10,7 @@ import pytest
 from tests.bullmq.unit.test_storage import bench_on, store
 from tests.servers import Server
 from toril.job import JobSpec, Keep, Terms
-from toril.outcome import DONE, Completed
+from toril.outcome import DONE, AnswerKind, Completed
 from toril.storage.bullmq.leases import read_note
 from toril.testing import Bench
 
@@ -50,6 +50,33 @@ async def test_a_field_that_a_job_gains_while_it_runs_is_seen_at_its_end(
     assert (await bench.settle(*outcomes)).answers == [DONE] * 3
     assert [(await read(bench, one))[b"atm"] for one in "abc"] == [b"1", made, b"1"]
     assert [(await read(bench, one))[b"returnvalue"] for one in "abc"] == [b"7"] * 3
+
+
+@pytest.mark.parametrize(
+    ("children", "fields"),
+    [
+        (("SADD", "dependencies", "child"), ()),
+        (("SADD", "dependencies", "child"), ("progress", "50")),
+        (("ZADD", "unsuccessful", "1", "child"), ("defa", "child failed")),
+        (("ZADD", "unsuccessful", "1", "child"), ("progress", "50")),
+    ],
+    ids=["waits for one", "progress, waits for one", "one failed", "progress, one failed"],
+)
+async def test_children_that_a_job_gains_while_it_runs_are_seen_at_its_end(
+    bench: Bench, children: tuple[str, ...], fields: tuple[str, ...]
+) -> None:
+    await bench.add("a", "b", "c")
+    jobs = await bench.take_many(3)
+    command, part, *members = children
+    key = store(bench).keys(bench.queue).of(f"b:{part}")
+    await store(bench).client.call(key, command, key, *members)
+    if fields:
+        await write(bench, "b", *fields)
+    outcomes = [Completed(lease=job.lease, result=b"7") for job in jobs]
+    first, second, third = (await bench.settle(*outcomes)).answers
+    assert (first, third) == (DONE, DONE)
+    assert second.kind is AnswerKind.REFUSED
+    assert b"returnvalue" not in await read(bench, "b")
 
 
 async def test_an_ending_is_left_for_one_who_came_while_the_job_ran(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import msgpack
 
@@ -41,6 +41,16 @@ _RUNNING: Final = frozenset({*BARE, b"delay", b"processedOn", b"pb", b"ats"})
 def pack(value: object) -> bytes:
     """Pack plain data, text as text; what is not UTF-8 is escaped, so that Node can read it."""
     return cast("bytes", msgpack.packb(value, use_bin_type=True, unicode_errors="backslashreplace"))
+
+
+def pack_texts(values: Sequence[str | bytes]) -> bytes:
+    """Pack many texts into one for a script of our own, bytes as they are."""
+    return cast("bytes", msgpack.packb(values, use_bin_type=False))
+
+
+def unpack_texts(packed: bytes) -> list[Any]:
+    """Unpack what a script of our own packed; texts are bytes, hashes lists of them."""
+    return cast("list[Any]", msgpack.unpackb(packed, raw=True))
 
 
 def clean(text: str) -> str:

@@ -99,18 +99,18 @@ class Ended:
 def ended_arguments(ended: Sequence[Ended]) -> list[Argument]:
     """Write jobs that were completed as the last arguments of the batch script."""
     bare = "".join(["1" if one.fate.bare else "0" for one in ended])
+    values: list[str | bytes] = []
     if all(one.fate.for_good for one in ended):
-        args: list[Argument] = [bare, 3]
         for one in ended:
             lease = one.lease
-            args += (lease.job_id, lease.token, one.result)
-        return args
-    args = [bare, 7]
+            values += (lease.job_id, lease.token, one.result)
+        return [bare, 3, codec.pack_texts(values)]
     for one in ended:
         lease, fate = one.lease, one.fate
-        args += (lease.job_id, lease.token, one.result, int(fate.kept))
-        args += ("" if fate.ttl_ms is None else fate.ttl_ms, one.ending, int(fate.waits))
-    return args
+        values += (lease.job_id, lease.token, one.result, "1" if fate.kept else "0")
+        values += ("" if fate.ttl_ms is None else str(fate.ttl_ms), one.ending)
+        values.append("1" if fate.waits else "0")
+    return [bare, 7, codec.pack_texts(values)]
 
 
 class Work(Repeats, Crew):
@@ -230,7 +230,8 @@ class Work(Repeats, Crew):
         self, queue: str, reply: Sequence[Any], stem: str, want: int, catch: Catch
     ) -> bool:
         """Read the jobs one call of the batch script handed out; tell whether there may be more."""
-        _done, more, next_due, values, now = reply
+        _done, more, next_due, packed, now = reply
+        values = codec.unpack_texts(packed)
         found = range(0, len(values), 1 + len(codec.BARE))
         for at, letter in zip(found, _LETTERS[: len(found)], strict=True):
             catch.grant(values[at : at + found.step], stem + letter, now)

@@ -13,11 +13,11 @@
 -- ARGV[9]  how many minutes of metrics are kept, or ''
 -- ARGV[10] '1' for each job that ended and had the usual fields only when it started, else '0'
 -- ARGV[11] how many values there are for each of these jobs: 3 if all are kept for good, else 7
--- ARGV[12…] id, token, result; then '1' if the job is kept, keep time in ms or '', packed ending or
---          '', '1' if its options ask for the ending
--- Returns {how many were completed, more, next due or -1, values of the jobs handed out, the time}:
--- more is 1 where the official scripts may find jobs to hand out, 2 if the queue is paused or has
--- bounds.
+-- ARGV[12] these values, packed: id, token, result; then '1' if the job is kept, keep time in ms or
+--          '', packed ending or '', '1' if its options ask for the ending
+-- Returns {how many were completed, more, next due or -1, packed values of the jobs handed out, the
+-- time}: more is 1 where the official scripts may find jobs to hand out, 2 if the queue is paused or
+-- has bounds. One packed text costs the server less than the many that are in it.
 -- Of a bare job, which has the usual fields only and so starts for the first time, there are id,
 -- name, data, opts, timestamp and priority; of any other one id, all fields in a list, four times ''
 -- Events: completed, waiting, active, drained
@@ -25,13 +25,14 @@ local left_here, lines = now < 0, 0
 if left_here then
   lines = call('EXISTS', base .. 'wait', base .. 'prioritized', base .. 'delayed', base .. 'pc')
   -- Its time ran out, with nothing there to wait for.
-  if lines == 0 then return {0, 0, -1, {}, 0} end
+  if lines == 0 then return {0, 0, -1, cmsgpack.pack({}), 0} end
   local clock = call('TIME')
   now = clock[1] * 1000 + math.floor(clock[2] / 1000)
   stamp = string.format('%.0f', now)
 end
 local lease, worker, stem, want = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local args, bare, size, count = ARGV, ARGV[10], tonumber(ARGV[11]), #ARGV[10]
+local bare, size, count = ARGV[10], tonumber(ARGV[11]), #ARGV[10]
+local args = count > 0 and cmsgpack.unpack(ARGV[12]) or {}
 local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
 local events, delayed, stalled = base .. 'events', base .. 'delayed', base .. 'stalled'
 local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'max', 'opts.maxLenEvents')
@@ -44,13 +45,18 @@ end
 local open = plain
 local more = want > 0 and not plain
 
+local try, byte, char = redis.pcall, string.byte, string.char
 local USUAL, STARTED = 6, 9 -- how many fields a bare job has, and has once it was handed out
-local all_bare, ONE = not string.find(bare, '0', 1, true), string.byte('1')
+local all_bare, ONE = not string.find(bare, '0', 1, true), byte('1')
+
+local function was_bare(number)
+  return all_bare or byte(bare, number) == ONE
+end
 
 -- What concerns all jobs alike is asked before the first and written after the last, in one call
 -- each. What may fail on a key of another type is a pcall: an error in between would lose the rest.
 local jobs, lock_keys, locks, leases, tied, oldest = {}, {}, {}, {}, false, {}
-local values, out, free, ended, completed, timed, gone = {}, {}, {}, {}, {}, {}, {}
+local values, out, completed, timed, gone = {}, {}, {}, {}, {}
 local handed, lined, popped, done = 0, 0, 0, 0
 local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
 -- A user who may not take jobs is told so before anything is written.
@@ -67,9 +73,12 @@ local due = next_due >= 0 and next_due <= last_due
 if plain and count > 0 then
   local tie_keys = {}
   for number = 1, count do
-    local job = base .. args[12 + (number - 1) * size]
+    local job = base .. args[1 + (number - 1) * size]
     jobs[number], lock_keys[number] = job, job .. ':lock'
-    tie_keys[2 * number - 1], tie_keys[2 * number] = job .. ':dependencies', job .. ':unsuccessful'
+    tie_keys[number] = job .. ':dependencies'
+  end
+  for number = 1, all_bare and 0 or count do
+    if not was_bare(number) then tie_keys[#tie_keys + 1] = jobs[number] .. ':unsuccessful' end
   end
   locks = call('MGET', unpack(lock_keys))
   tied = call('EXISTS', unpack(tie_keys)) > 0
@@ -106,13 +115,12 @@ end
 
 -- Note what is told of a job, if it is bare; tell whether it is.
 local function is_bare(id, job, place)
-  if redis.pcall('HLEN', job) ~= USUAL then return false end
-  local usual = call('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'priority', 'delay')
-  for at = 1, USUAL do
-    if not usual[at] then return false end
-  end
-  values[place] = id
-  for at = 1, 5 do values[place + at] = usual[at] end
+  if try('HLEN', job) ~= USUAL then return false end
+  local name, data, opts, timestamp, priority, delay =
+    unpack(call('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'priority', 'delay'))
+  if not (name and data and opts and timestamp and priority and delay) then return false end
+  values[place], values[place + 1], values[place + 2] = id, name, data
+  values[place + 3], values[place + 4], values[place + 5] = opts, timestamp, priority
   return true
 end
 
@@ -182,7 +190,7 @@ local function hand_out()
     if not only then call('DEL', base .. 'pc') end
     return false
   end
-  if waited and string.sub(id, 1, 2) == '0:' then
+  if waited and byte(id) == 48 and byte(id, 2) == 58 then -- '0:'
     more = true
     return false
   end
@@ -200,7 +208,7 @@ local function hand_out()
   if waited then lined = lined + 1 else call('ZREM', prioritized, id) end
   handed = handed + 1
   -- To write a number costs the server more than to write a letter.
-  local lock, token = job .. ':lock', stem .. string.char(96 + handed)
+  local lock, token = job .. ':lock', stem .. char(96 + handed)
   if together then
     leases[2 * handed - 1], leases[2 * handed] = lock, token
   else
@@ -216,7 +224,7 @@ end
 local function outlive(id, at, asked)
   local kept, ttl, ending = args[at + 3], args[at + 4], args[at + 5]
   if ending ~= '' and (asked or args[at + 6] == '1') then
-    call('SET', base .. 'toril-end:' .. id, ending, 'PX', args[6])
+    call('SET', base .. 'toril-end:' .. id, ending, 'PX', ARGV[6])
   end
   if kept == '1' and ttl ~= '' then
     timed[#timed + 1] = now + tonumber(ttl)
@@ -229,19 +237,22 @@ local function complete(number, at)
   local id, job, result = args[at], jobs[number], args[at + 2]
   if gone[id] or locks[number] ~= args[at + 1] then return false end
   local made, asked = '1', false
-  -- While a job runs nobody takes a field from it: if there are as many, they are the same.
-  local was_bare = all_bare or string.byte(bare, number) == ONE
-  if not was_bare or redis.pcall('HLEN', job) ~= STARTED then
+  -- While a job runs nobody takes a field from it: if there are as many, they are the same. Then
+  -- none of its children has failed either: that leaves `defa` beside the member of `unsuccessful`.
+  local known = was_bare(number)
+  local same = known and try('HLEN', job) == STARTED
+  if not same then
     local ties = redis.pcall('HMGET', job, 'parentKey', 'deid', 'defa', 'toril-w', 'timestamp', 'atm')
     if ties.err or not ties[5] or ties[1] or ties[2] or ties[3] then return false end
     asked = ties[4]
     if ties[6] then made = string.format('%d', (tonumber(ties[6]) or 0) + 1) end
   end
-  if tied and call('EXISTS', job .. ':dependencies', job .. ':unsuccessful') > 0 then
+  if (tied or known and not same)
+     and call('EXISTS', job .. ':dependencies', job .. ':unsuccessful') > 0 then
     return false
   end
   if not leave_active(id) then return false end
-  free[number], ended[number], gone[id] = lock_keys[number], id, true
+  gone[id] = true
   if size == 3 or outlive(id, at, asked) then
     local place = #completed
     completed[place + 1], completed[place + 2] = stamp, id
@@ -272,7 +283,7 @@ if plain and count > 0 then
   call('XTRIM', events, 'MAXLEN', '~', attributes[4] or max_events())
 end
 for number = 1, count do
-  plain = plain and complete(number, 12 + (number - 1) * size)
+  plain = plain and complete(number, 1 + (number - 1) * size)
   if plain then
     done = number
     local asked = handed < want
@@ -286,10 +297,14 @@ end
 if not plain then more = handed < want end
 while plain and open and handed < want do open = hand_out() end
 if popped > 0 then drop(active, popped) end
-if #free > 0 then
-  call('DEL', unpack(free))
-  if call('EXISTS', stalled) == 1 then call('SREM', stalled, unpack(ended)) end
-  if ARGV[9] ~= '' then count_completed(#free, tonumber(ARGV[9])) end
+if done > 0 then
+  call('DEL', unpack(lock_keys, 1, done))
+  if call('EXISTS', stalled) == 1 then
+    local ids = {}
+    for number = 1, done do ids[number] = args[1 + (number - 1) * size] end
+    call('SREM', stalled, unpack(ids))
+  end
+  if ARGV[9] ~= '' then count_completed(done, tonumber(ARGV[9])) end
 end
 if #timed > 0 then call('ZADD', base .. 'toril-ttl', unpack(timed)) end
 if #completed > 0 then call('ZADD', base .. 'completed', unpack(completed)) end
@@ -303,4 +318,5 @@ if handed > 0 then
   -- The marker is for others; a claim that was left here waits again, and took all there was.
   if not left_here or more or handed == want then ring() end
 end
-return {done, bound and 2 or more and 1 or 0, math.floor(next_due / 0x1000), values, now}
+more = bound and 2 or more and 1 or 0
+return {done, more, math.floor(next_due / 0x1000), cmsgpack.pack(values), now}
