@@ -149,7 +149,7 @@ local function promote()
   if #ids == 0 then return true end
   local priorities, behind, ranked = {}, {}, {}
   for number, id in ipairs(ids) do
-    local priority = redis.pcall('HGET', base .. id, 'priority')
+    local priority = try('HGET', base .. id, 'priority')
     if type(priority) == 'table' then return false end
     priorities[number] = tonumber(priority) or 0
   end
@@ -157,7 +157,7 @@ local function promote()
     if priorities[number] == 0 then
       behind[#behind + 1] = id
     else
-      local turn = redis.pcall('INCR', base .. 'pc')
+      local turn = try('INCR', base .. 'pc')
       if type(turn) == 'table' then return false end
       ranked[#ranked + 1] = priorities[number] * 0x100000000 + turn % 0x100000000
       ranked[#ranked + 1] = id
@@ -196,7 +196,7 @@ local function hand_out()
   end
   local job, place, started = base .. id, 6 * handed + 1, '1'
   if not is_bare(id, job, place) then
-    local flat = redis.pcall('HGETALL', job)
+    local flat = try('HGETALL', job)
     if flat.err then
       more = true
       return false
@@ -242,7 +242,7 @@ local function complete(number, at)
   local known = was_bare(number)
   local same = known and try('HLEN', job) == STARTED
   if not same then
-    local ties = redis.pcall('HMGET', job, 'parentKey', 'deid', 'defa', 'toril-w', 'timestamp', 'atm')
+    local ties = try('HMGET', job, 'parentKey', 'deid', 'defa', 'toril-w', 'timestamp', 'atm')
     if ties.err or not ties[5] or ties[1] or ties[2] or ties[3] then return false end
     asked = ties[4]
     if ties[6] then made = string.format('%d', (tonumber(ties[6]) or 0) + 1) end
