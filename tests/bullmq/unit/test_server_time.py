@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.bullmq.unit.test_storage import bench_on, store
@@ -145,6 +145,7 @@ async def times_asked(bench: Bench) -> int:
 _MS = st.floats(0, 500)
 
 
+@example(apart=3193306.0, ways=[(0.0, 499.0), (499.46183931781, 0.0)])  # they meet in a point
 @given(apart=st.floats(-1e7, 1e7), ways=st.lists(st.tuples(_MS, _MS), min_size=1, max_size=5))
 def test_the_truth_lies_between_the_bounds_of_all_looks(
     apart: float, ways: list[tuple[float, float]]

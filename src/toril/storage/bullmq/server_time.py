@@ -12,6 +12,8 @@ _FRESH_S: Final = 30.0
 _LOOKS: Final = 3
 _NEAR_MS: Final = 2.0
 """Bounds so near to each other need no other look."""
+_ROUNDED_MS: Final = 0.001
+"""Bounds that miss each other by no more meet: a time in ms is rounded to a quarter of this."""
 _SET_S: Final = 0.02
 """More than a clock that is slewed goes wrong while a look is fresh: somebody set it."""
 
@@ -29,9 +31,10 @@ class Ahead(NamedTuple):
     def saw(self, *, before: float, server: float, after: float) -> Ahead:
         """Learn from a look: what our clock said before and after it, and the server's between."""
         least, most = server - after, server - before
-        if most < self.least or self.most < least:  # one of the clocks was set meanwhile
+        low, high = max(least, self.least), min(most, self.most)
+        if low - high > _ROUNDED_MS:  # one of the clocks was set meanwhile
             return Ahead(least, most)
-        return Ahead(max(least, self.least), min(most, self.most))
+        return Ahead(min(low, high), max(low, high))
 
 
 class ServerTime:
