@@ -68,9 +68,10 @@ GROUPS: Final[Mapping[Layout, Mapping[str, Verbs]]] = {
             direct="multi exec get time xread xrevrange script|exists",
         ),
         "work": Verbs(
-            scripts="finish granted mend outlook ring end fate back note sweep mark moveToActive"
-            " moveToFinished moveToDelayed retryJob moveJobFromActiveToWait moveStalledJobsToWait"
-            f" extendLocks updateJobScheduler updateRepeatableJobMillis {ADDS}",
+            scripts="finish finish_alone granted mend outlook ring end fate back note sweep mark"
+            " moveToActive moveToFinished moveToDelayed retryJob moveJobFromActiveToWait"
+            " moveStalledJobsToWait extendLocks updateJobScheduler updateRepeatableJobMillis"
+            f" {ADDS}",
             direct="multi exec get time pttl zadd zrange zrem hget hmget bzpopmin"
             " script|exists client|setname",
             if_allowed="msetex",

@@ -31,7 +31,8 @@ async def proxy(server: Server) -> AsyncIterator[Proxy]:
 @pytest.mark.parametrize(
     "name",
     [
-        *("add", "later", "addStandardJob", "addPrioritizedJob", "finish", "moveToActive"),
+        *("add", "later", "addStandardJob", "addPrioritizedJob"),
+        *("finish", "finish_alone", "moveToActive"),
         *("moveToFinished", "extendLocks", "moveStalledJobsToWait", "pause", "drop", "outlook"),
     ],
 )

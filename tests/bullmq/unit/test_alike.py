@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Sequence
@@ -50,6 +51,11 @@ class Half:
         """Claim jobs."""
         return self._take(await self.storage.claim(QUEUE, self._claim(count)))
 
+    async def await_claim(self, count: int) -> list[object]:
+        """Claim jobs that wait, by the claim that is left with the server where it may be."""
+        cut = asyncio.get_running_loop().create_future()
+        return self._take(await self.storage.await_claim(QUEUE, self._claim(count), 1000, cut))
+
     async def complete(self, places: Sequence[int], fetch: int) -> list[object]:
         """Complete jobs in hand, and claim the next ones with it."""
         leases = [self.held[place] for place in places]
@@ -86,6 +92,8 @@ class Half:
             case "hash":
                 fields = client.hgetall(key)
                 return {**fields, b"opts": json.loads(fields.get(b"opts", b"{}"))}
+            case "set":
+                return client.smembers(key)
             case "zset":
                 return client.zrange(key, 0, -1, withscores=True)
             case "stream":
@@ -168,6 +176,47 @@ async def test_a_counter_that_is_no_number_keeps_no_job_from_its_end(
     left = batch.left()
     assert left["completed"] == [(b"x", BEGUN + 5)]
     assert "active" not in left
+
+
+@pytest.mark.parametrize("waiting", [0, 1])
+@pytest.mark.parametrize("mark", ["none", "stalled", "dependencies"])
+async def test_a_lone_job_ends_as_the_official_script_ends_it(
+    mark: str, waiting: int, halves: tuple[Half, Half]
+) -> None:
+    jobs = [("a", PLAIN), *((f"more-{n}", PLAIN) for n in range(waiting))]
+    await do(halves, "add", jobs)
+    await do(halves, "claim", 1)
+    for half in halves:
+        half.at(7)
+        base = f"{half.prefix}:{{{QUEUE}}}:"
+        if mark == "stalled":
+            half.client.sadd(f"{base}stalled", "a", "b")
+        elif mark == "dependencies":
+            half.client.sadd(f"{base}a:dependencies", "a child")
+    await do(halves, "complete", [0], 0)
+    compare(halves)
+    assert ("active" in halves[1].left()) == (mark == "dependencies")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("terms", [PLAIN, Terms(priority=2), Terms(lifo=True)])
+async def test_a_claim_left_with_the_server_takes_a_job_as_the_official_script_does(
+    terms: Terms, count: int, halves: tuple[Half, Half]
+) -> None:
+    await do(halves, "add", [("a", terms)])
+    for half in halves:
+        half.storage.now_ms = 0  # by the server's clock
+    await do(halves, "await_claim", count)
+    for half in halves:
+        assert half.client.hdel(f"{half.prefix}:{{{QUEUE}}}:a", "processedOn") == 1
+    official, batch = (f"{half.prefix}:{{{QUEUE}}}:marker" for half in halves)
+    # The marker is for others: who saw that there was no more leaves none.
+    assert halves[1].client.exists(batch) == (count == 1)
+    halves[0].client.delete(official)
+    halves[1].client.delete(batch)
+    compare(halves)
+    left = halves[1].left()
+    assert (left["active"], left["a"][b"ats"]) == ([b"a"], b"1")
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -22,8 +22,9 @@ from toril.resp.script import Script
 VERSION: Final = "2.16.2"
 OWN: Final = (
     "add", "back", "counts", "discard", "drain", "drop", "end", "ended", "events", "fate", "finish",
-    "get", "granted", "keep", "known", "later", "mark", "mend", "note", "outlook", "pause", "peek",
-    "raze", "ready", "remember", "replace", "revive", "ring", "scan", "sweep", "tune", "workers",
+    "finish_alone", "get", "granted", "keep", "known", "later", "mark", "mend", "note", "outlook",
+    "pause", "peek", "raze", "ready", "remember", "replace", "revive", "ring", "scan", "sweep",
+    "tune", "workers",
 )  # fmt: skip
 """Our own scripts, by name."""
 

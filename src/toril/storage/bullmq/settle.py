@@ -95,6 +95,11 @@ class Settle(Work):
         ended = self._ended(outcome) if self.takes("finish", queue) else None
         if ended is None:
             return False
+        fate = ended.fate
+        if fate.bare and fate.kept and not ended.ending and self.metrics is None:
+            lease, ttl = ended.lease, "" if fate.ttl_ms is None else fate.ttl_ms
+            args = (lease.job_id, lease.token, ended.result, ttl)
+            return bool(await self.own("finish_alone", queue, *args))
         reply = await self.own("finish", queue, *self.finish_arguments(None, "", 0, (ended,)))
         return bool(reply[0])
 

@@ -7,7 +7,8 @@
 -- ARGV[5], ARGV[6]  what all jobs have before and after the id in their options, or '' and '' if
 --           each comes with its own
 -- ARGV[7…]  id, data, options as JSON if they are its own, and the name if it is its own
--- Returns {how many jobs were added or -1 if the queue is why there are none, id of the last event}
+-- Returns {how many jobs were added or -1 if the queue is why there are none, id of the last event
+-- or '' if some were left}
 -- Events: added, waiting
 local args, events, shared = ARGV, base .. 'events', ARGV[4]
 local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'opts.maxLenEvents')
@@ -28,13 +29,18 @@ for number = 1, count do
   call('HSET', job, 'name', name, 'data', args[at + 1], 'opts', options,
     'timestamp', stamp, 'delay', '0', 'priority', '0')
   call('XADD', events, '*', 'event', 'added', 'jobId', id, 'name', name)
-  last = call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
+  if number < count then
+    call('XADD', events, '*', 'event', 'waiting', 'jobId', id)
+  else
+    last = call('XADD', events, 'MAXLEN', '~', attributes[3] or max_events(), '*',
+      'event', 'waiting', 'jobId', id)
+  end
   ids[number], seen[id] = id, true
 end
 if #ids > 0 then
   local kept = base .. 'toril-ttl'
-  if call('EXISTS', kept) == 1 then call('ZREM', kept, unpack(ids)) end
-  call('XTRIM', events, 'MAXLEN', '~', attributes[3] or max_events())
+  if #ids == 1 or call('EXISTS', kept) == 1 then call('ZREM', kept, unpack(ids)) end
+  if last == '' then call('XTRIM', events, 'MAXLEN', '~', attributes[3] or max_events()) end
   call('INCRBY', base .. 'id', #ids)
   call('LPUSH', base .. 'wait', unpack(ids))
   ring()

@@ -30,23 +30,54 @@ if left_here then
   now = clock[1] * 1000 + math.floor(clock[2] / 1000)
   stamp = string.format('%.0f', now)
 end
+local try, byte = redis.pcall, string.byte
 local lease, worker, stem, want = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local bare, size, count = ARGV[10], tonumber(ARGV[11]), #ARGV[10]
-local args = count > 0 and cmsgpack.unpack(ARGV[12]) or {}
-local wait, active, prioritized = base .. 'wait', base .. 'active', base .. 'prioritized'
-local events, delayed, stalled = base .. 'events', base .. 'delayed', base .. 'stalled'
+local wait, active, events = base .. 'wait', base .. 'active', base .. 'events'
 local attributes = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'max', 'opts.maxLenEvents')
 local plain = not attributes[1] and not attributes[2] and not attributes[3]
 local bound = not plain
 if ARGV[7] ~= '' and call('GET', base .. ARGV[7] .. ':lock') == ARGV[8] then plain = false end
+local values, line = {}, plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
+local first = #line
+-- With one line there is nothing but what waits in it; who asks for nothing needs no other.
+local only = lines == 1 and first > 0
+
+-- Note what is told of a job, if it has the usual fields only; tell whether it has.
+local function is_bare(id, job, place)
+  if try('HLEN', job) ~= 6 then return false end
+  local name, data, opts, timestamp, priority, delay =
+    unpack(call('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'priority', 'delay'))
+  if not (name and data and opts and timestamp and priority and delay) then return false end
+  values[place], values[place + 1], values[place + 2] = id, name, data
+  values[place + 3], values[place + 4], values[place + 5] = opts, timestamp, priority
+  return true
+end
+
+-- Mostly one job wakes a claim that was left here, and nothing of what follows is made for it.
+if only and first == 1 then
+  local id = line[1]
+  local job = base .. id
+  if not (byte(id) == 48 and byte(id, 2) == 58) and is_bare(id, job, 1) then
+    call('RPOPLPUSH', wait, active)
+    call('SET', job .. ':lock', stem .. 'a', 'PX', lease)
+    call('XADD', events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+    call('HSET', job, 'processedOn', stamp, 'pb', worker, 'ats', '1')
+    if want == 1 then ring() end
+    return {0, 0, -1, cmsgpack.pack(values), now}
+  end
+end
+
+local bare, size, count = ARGV[10], tonumber(ARGV[11]), #ARGV[10]
+local args = count > 0 and cmsgpack.unpack(ARGV[12]) or {}
+local prioritized, delayed, stalled = base .. 'prioritized', base .. 'delayed', base .. 'stalled'
 local function next_score()
   return tonumber(call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or -1)
 end
 local open = plain
 local more = want > 0 and not plain
 
-local try, byte, char = redis.pcall, string.byte, string.char
-local USUAL, STARTED = 6, 9 -- how many fields a bare job has, and has once it was handed out
+local char = string.char
+local STARTED = 9 -- how many fields a bare job has once it was handed out
 local all_bare, ONE = not string.find(bare, '0', 1, true), byte('1')
 
 local function was_bare(number)
@@ -56,17 +87,13 @@ end
 -- What concerns all jobs alike is asked before the first and written after the last, in one call
 -- each. What may fail on a key of another type is a pcall: an error in between would lose the rest.
 local jobs, lock_keys, locks, leases, tied, oldest = {}, {}, {}, {}, false, {}
-local values, out, completed, timed, gone = {}, {}, {}, {}, {}
+local out, completed, timed, gone = {}, {}, {}, {}
 local handed, lined, popped, done = 0, 0, 0, 0
-local line = plain and want > 0 and call('LRANGE', wait, -want, -1) or {}
 -- A user who may not take jobs is told so before anything is written.
 if plain and want > 0 then call('RPOP', wait, 0) end
-local first = #line
 -- Valkey 9.1 sets many locks at once; for users who may not ask it to, they are set one by one.
 local together = first > 1 and (redis.VALKEY_VERSION_NUM or 0) >= 0x90100
   and redis.acl_check_cmd('MSETEX', 1, wait .. ':lock', stem, 'PX', lease)
--- With one line there is nothing but what waits in it; who asks for nothing needs no other.
-local only = lines == 1 and first > 0
 local next_due = (only or want == 0) and -1 or next_score()
 local last_due = (now + 1) * 0x1000 - 1
 local due = next_due >= 0 and next_due <= last_due
@@ -111,17 +138,6 @@ end
 -- Drop the last entries of a list; what they were is known.
 local function drop(list, number)
   call('LTRIM', list, 0, -1 - number)
-end
-
--- Note what is told of a job, if it is bare; tell whether it is.
-local function is_bare(id, job, place)
-  if try('HLEN', job) ~= USUAL then return false end
-  local name, data, opts, timestamp, priority, delay =
-    unpack(call('HMGET', job, 'name', 'data', 'opts', 'timestamp', 'priority', 'delay'))
-  if not (name and data and opts and timestamp and priority and delay) then return false end
-  values[place], values[place + 1], values[place + 2] = id, name, data
-  values[place + 3], values[place + 4], values[place + 5] = opts, timestamp, priority
-  return true
 end
 
 -- Count the start of a job that is not bare, and give its fields as they will be.
