@@ -80,7 +80,8 @@ class JsonSerde(Generic[T]):
 
     def loads(self, payload: bytes) -> T:
         """Decode, or raise SerdeError; the message never quotes the payload."""
-        check_length(payload, self.max_bytes)
+        if not 0 < len(payload) <= self.max_bytes:
+            check_length(payload, self.max_bytes)
         if payload.count(b"[") + payload.count(b"{") > MAX_DEPTH:
             _check_json_depth(payload)
         if orjson is not None:

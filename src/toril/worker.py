@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import copy
 from enum import StrEnum
 from types import TracebackType
@@ -27,7 +27,7 @@ from toril.event import Cursor
 from toril.hooks import H, HookKind, Hooks
 from toril.job import In, Out
 from toril.metrics import MetricsCollector, NoMetrics
-from toril.outcome import Answer, AnswerKind, Completed, Outcome
+from toril.outcome import Answer, Completed, Outcome
 from toril.retry import to_ms, to_seconds
 from toril.storage.protocol import Batch, Feature
 from toril.worker_options import WorkerOptions, WorkerOverrides
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 _LAST_WORDS_S: Final = 2.0
 """How long a stopping worker insists on recording what is left."""
-
-# Asked for every job: to take a member out of its enum costs as much as a call.
-_REFUSED: Final = AnswerKind.REFUSED
 
 
 class WorkerState(StrEnum):
@@ -256,7 +253,7 @@ class _Crew(Generic[In, Out]):
             policy=policy,
             clock=clock,
             journal=journal,
-            finish=self._finish,
+            finish=self._settler.add,
             result_limit=queue.defaults.size_limit,
         )
         self._heart: Heart[In] = Heart(
@@ -428,26 +425,20 @@ class _Crew(Generic[In, Out]):
 
     def _deliver(self, batch: Batch) -> None:
         self._fetcher.note_limit(batch)
-        for claimed in batch.jobs:
-            run = self._executor.start(claimed)
-            if self.hand.closing:  # granted while we were leaving: hand it straight back
+        runs = self._executor.start(batch.jobs)
+        if self.hand.closing:  # granted while we were leaving: hand them straight back
+            for run in runs:
                 self._executor.stop(run, Cause.SHUTDOWN)
 
-    def _finish(self, run: Run[In], outcome: Outcome) -> None:
-        run.ended = True
-        if run.context.lost:
-            self.hand.remove(run)
-        else:
-            self._settler.add(run, outcome)
-
-    def _settled(self, run: Run[In], outcome: Outcome, answer: Answer, repeated: bool) -> None:
-        if answer.kind is not _REFUSED:
-            self._reporter.settled(run, outcome, answer, repeated)
-        elif isinstance(outcome, Completed):
-            self._settler.add(run, self._executor.refused(run, answer.reason))
-        else:  # nothing is left to say; the lease will lapse
-            self.hand.remove(run)
-            self._reporter.lost(run, f"the storage refused its end: {answer.reason}")
+    def _settled(
+        self, ended: Sequence[tuple[Run[In], Outcome]], answers: Sequence[Answer], repeated: bool
+    ) -> None:
+        for run, outcome, reason in self._reporter.settled(ended, answers, repeated):
+            if isinstance(outcome, Completed):
+                self._settler.add(run, self._executor.refused(run, reason))
+            else:  # nothing is left to say; the lease will lapse
+                self.hand.remove(run)
+                self._reporter.lost(run, f"the storage refused its end: {reason}")
 
     def _lost(self, run: Run[In]) -> None:
         if run.context.lost:

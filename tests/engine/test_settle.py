@@ -272,6 +272,50 @@ async def test_a_refused_completion_becomes_a_failed_attempt(watched: WatchedSta
             await watched.queue.enqueue_and_wait("j", None)
 
 
+class Particular(MemoryStorage):
+    """Refuses the completion of one job, and answers for the others with values of its own."""
+
+    async def settle(
+        self, queue: str, outcomes: Sequence[Outcome], refill: Claim | None = None
+    ) -> Settlement:
+        refused = [isinstance(one, Completed) and one.lease.job_id == "b" for one in outcomes]
+        others = [one for one, no in zip(outcomes, refused, strict=True) if not no]
+        settled = await super().settle(queue, others, refill)
+        rest = iter(settled.answers)
+        answers = [
+            Answer(kind=AnswerKind.REFUSED, reason="no room")
+            if no
+            else Answer(kind=next(rest).kind)
+            for no in refused
+        ]
+        return Settlement(answers=answers, batch=settled.batch)
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["with a hook", "without"])
+@pytest.mark.parametrize("storage", [MemoryStorage, Particular])
+async def test_each_job_of_a_group_has_the_end_the_storage_says_whoever_listens(
+    storage: type[MemoryStorage], heard: bool
+) -> None:
+    clock, told = ManualClock(), list[str]()
+    queue = Queue[object, object]("stage", storage(clock=clock))
+    worker = Worker(queue, echo, concurrency=3)
+    if heard:
+        worker.on("completed")(lambda job, _result: told.append(job.id))
+    await queue.start()
+    for job_id in ("a", "b", "c"):
+        await queue.enqueue(job_id, None)
+    async with worker:
+        await clock.settle(200)
+        assert worker.active == 0
+    fine = storage is MemoryStorage
+    records = await queue.storage.get("stage", ["a", "b", "c"])
+    ends = [None if record is None else record.state for record in records]
+    assert ends == [State.COMPLETED, State.COMPLETED if fine else State.FAILED, State.COMPLETED]
+    assert (worker.tally.completed, worker.tally.failed) == ((3, 0) if fine else (2, 1))
+    assert told == [job_id for job_id in "abc" if heard and (fine or job_id != "b")]
+    await queue.stop()
+
+
 async def test_a_job_removed_while_it_runs_is_dropped_quietly(stage: Stage) -> None:
     gate = asyncio.Event()
 

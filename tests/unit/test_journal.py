@@ -81,7 +81,7 @@ CASES = [
     Case(
         event="picked_up",
         level=logging.INFO,
-        write=lambda journal, job, _text: journal.picked_up(job),
+        write=lambda journal, job, _text: journal.picked_up([job]),
         says="picked up, attempt 2, 70 ms after it was added",
         extra={"age_ms": 70},
     ),
@@ -238,7 +238,7 @@ def test_payload_and_result_are_not_above_debug(
 
 def test_payload_and_result_are_shown_at_debug(logger: logging.Logger, log: Collector) -> None:
     journal = Journal(logger, "emails", "w")
-    journal.picked_up(claimed())
+    journal.picked_up([claimed()])
     journal.completed(claimed(), 0.1, RESULT)
     at_debug = [record for record in log.records if record.levelno == logging.DEBUG]
     assert [extra["event"] for extra in log.extras] == [

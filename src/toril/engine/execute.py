@@ -6,11 +6,11 @@ import asyncio
 import heapq
 import inspect
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from itertools import count
-from typing import Generic, cast
+from typing import Any, Generic, cast
 
 from toril.clock import Clock, Timer
 from toril.context import Desk, JobContext, current_job
@@ -110,18 +110,19 @@ class Executor(Generic[In, Out]):
         self._threads: ThreadPoolExecutor | None = None
         self._lanes = Lanes(desk.loop, self._attempt)
 
-    def start(self, claimed: Claimed) -> Run[In]:
-        """Begin an attempt; its outcome goes to `finish` when it ends."""
-        context = JobContext(claimed, self._desk, cast("In", None))
-        run = Run(claimed, context, self._clock.monotonic())
-        self._hand.add(run)
-        self._journal.picked_up(claimed)
-        self._lanes.start(run)
-        timeout_ms = claimed.spec.terms.timeout_ms
-        if timeout_ms is not None:
-            context.deadline = run.started + timeout_ms / 1000
-            self._deadlines.add(context.deadline, run)
-        return run
+    def start(self, jobs: Sequence[Claimed]) -> Sequence[Run[In]]:
+        """Begin an attempt at each job; its outcome goes to `finish` when it ends."""
+        now, desk, no_data = self._clock.monotonic(), self._desk, cast("In", None)
+        runs = [Run(claimed, JobContext(claimed, desk, no_data), now) for claimed in jobs]
+        self._hand.add(*runs)
+        self._journal.picked_up(jobs)
+        for run in runs:
+            self._lanes.start(run)
+            timeout_ms = run.claimed.spec.terms.timeout_ms
+            if timeout_ms is not None:
+                run.context.deadline = now + timeout_ms / 1000
+                self._deadlines.add(run.context.deadline, run)
+        return runs
 
     def stop(self, run: Run[In], cause: Cause) -> None:
         """Tell a run to stop; interrupt it unless it should decide for itself.
@@ -145,18 +146,23 @@ class Executor(Generic[In, Out]):
 
     async def _attempt(self, run: Run[In]) -> None:
         run.begun = True
-        claimed, context = run.claimed, run.context
+        claimed = run.claimed
         spec = claimed.spec
-        current_job.set(cast("JobContext[object]", context))
+        context: JobContext[Any] = run.context  # a cast would be a call
+        current_job.set(context)
         try:
             if run.cause is not None:
                 raise asyncio.CancelledError
-            outcome = refusal(claimed)
+            outcome: Outcome | None = None
+            if claimed.doom is not None or spec.terms.expires_ms is not None:
+                outcome = refusal(claimed)
             if outcome is None:
                 handler, is_async = self._handlers.find(spec.name, spec.id, self._desk.queue)
                 context.data = self._serde.loads(spec.payload)
+                value: Any
                 if is_async:
-                    value = await cast("Awaitable[Out]", handler(context))
+                    answer: Any = handler(context)
+                    value = await answer
                 else:
                     run.plain = True
                     value = await self._call_plain(handler, run)

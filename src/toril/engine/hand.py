@@ -91,12 +91,12 @@ class Hand(Generic[In]):
         """How many more jobs may be claimed."""
         return self.size - len(self.runs) - self._taken
 
-    def add(self, run: Run[In]) -> None:
-        """Give a run a place."""
-        if not self.runs:
+    def add(self, *runs: Run[In]) -> None:
+        """Give runs their places."""
+        if runs and not self.runs:
             self._busy.set()
             self._empty.clear()
-        self.runs.add(run)
+        self.runs.update(runs)
         if len(self.runs) + self._taken >= self.size:
             self._update_room()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from toril.outcome import Failure
@@ -26,6 +26,11 @@ class Journal:
     def __init__(self, logger: Logger | None, queue: str, worker_id: str) -> None:
         self._logger: Logger = logger or logging.getLogger("toril.worker")
         self._base: dict[str, object] = {"queue": queue, "worker_id": worker_id}
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether it tells of each start and each end, not of trouble alone."""
+        return self._logger.isEnabledFor(logging.INFO)
 
     def _write(self, level: int, event: str, message: str, **fields: object) -> None:
         if self._logger.isEnabledFor(level):
@@ -63,10 +68,13 @@ class Journal:
                 **fields,
             )
 
-    def picked_up(self, claimed: Claimed) -> None:
-        """A job starts."""
-        if not self._logger.isEnabledFor(logging.INFO):
-            return
+    def picked_up(self, jobs: Sequence[Claimed]) -> None:
+        """Jobs start."""
+        if self.tells_all:
+            for claimed in jobs:
+                self._picked_up(claimed)
+
+    def _picked_up(self, claimed: Claimed) -> None:
         self._job(
             logging.INFO,
             "picked_up",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Generic, assert_never, cast
 
 from toril.engine.hand import Run
@@ -19,6 +20,7 @@ from toril.metrics import (
 )
 from toril.outcome import (
     CANCELLED,
+    DONE,
     Answer,
     AnswerKind,
     Completed,
@@ -32,6 +34,7 @@ from toril.retry import Classify, ErrorCategory
 
 # Asked for every job: to take a member out of its enum costs as much as a call.
 _DONE: Final = AnswerKind.DONE
+_REFUSED: Final = AnswerKind.REFUSED
 _EXHAUSTED: Final[FailureReason] = "transient_exhausted"
 _PERMANENT: Final[FailureReason] = "permanent"
 
@@ -69,8 +72,22 @@ class Reporter(Generic[In]):
         self._hooks = hooks
         self._classify = classify
 
-    def settled(self, run: Run[In], outcome: Outcome, answer: Answer, repeated: bool) -> None:
-        """Report the storage's answer to an outcome."""
+    def settled(
+        self, ended: Sequence[tuple[Run[In], Outcome]], answers: Sequence[Answer], repeated: bool
+    ) -> Sequence[tuple[Run[In], Outcome, str]]:
+        """Report the storage's answers to outcomes; give back what it refused, and why."""
+        refused: list[tuple[Run[In], Outcome, str]] = []
+        unheard = not (self._counting or self._journal.tells_all or "completed" in self._hooks)
+        for (run, outcome), answer in zip(ended, answers, strict=True):
+            if unheard and answer is DONE and outcome.__class__ is Completed:
+                self._tally.completed += 1
+            elif answer.kind is _REFUSED:
+                refused.append((run, outcome, answer.reason))
+            else:
+                self._settled(run, outcome, answer, repeated)
+        return refused
+
+    def _settled(self, run: Run[In], outcome: Outcome, answer: Answer, repeated: bool) -> None:
         if answer.kind is _DONE:
             self._recorded(run, outcome)
         elif answer.kind is AnswerKind.LOST:

@@ -37,7 +37,7 @@ _PARTS: Final = 8
 _TURNS: Final = 4
 
 Entry = tuple[Run[In], Outcome]
-Settled = Callable[[Run[In], Outcome, Answer, bool], None]
+Settled = Callable[[Sequence[Entry[In]], Sequence[Answer], bool], None]
 
 
 class Settler(Generic[In]):
@@ -81,7 +81,10 @@ class Settler(Generic[In]):
 
     def add(self, run: Run[In], outcome: Outcome) -> None:
         """Take an outcome; it is sent at the end of this turn of the loop."""
-        if self._closed:  # a handler that outlived its worker; the lease will lapse
+        run.ended = True
+        # Nobody would take it: the job is another's. Or a handler outlived its worker, and its
+        # lease will lapse.
+        if run.context.lost or self._closed:
             self._hand.remove(run)
             return
         self._pending.append((run, outcome))
@@ -150,12 +153,10 @@ class Settler(Generic[In]):
             self._calls -= 1
         self._send()
         passing("after_send")
-        repeated = calls > 1
-        refused = AnswerKind.REFUSED
-        pairs = list(zip(group, settlement.answers, strict=True))
-        self._hand.remove(*(run for (run, _), answer in pairs if answer.kind is not refused))
-        for (run, outcome), answer in pairs:
-            self._settled(run, outcome, answer, repeated)
+        answers, refused = settlement.answers, AnswerKind.REFUSED
+        pairs = zip(group, answers, strict=True)
+        self._hand.remove(*[run for (run, _), answer in pairs if answer.kind is not refused])
+        self._settled(group, answers, calls > 1)
         if refill is not None:
             self._refilled(refill, settlement.batch)
             await self._hand_out(settlement.batch, brief)

@@ -405,7 +405,9 @@ class MemoryQueue:
         extras = (_WAS_ACTIVE, len(result), now - (entry.processed_ms or now))
         self._finish(entry, _COMPLETED, now)
         self._tell(_TELL_COMPLETED, entry, now, extras)
-        self._retain(entry, entry.spec.terms.keep_completed, now)
+        terms = entry.spec.terms
+        if terms.result_ttl_ms is not None or terms.keep_completed is not KEEP_ALL:
+            self._retain(entry, terms.keep_completed, now)
 
     def _fail(self, entry: Entry, failure: Failure, exhausted: bool, now: int) -> None:
         entry.made += 1
