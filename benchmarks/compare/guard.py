@@ -101,6 +101,7 @@ def main() -> None:
     for name, value in now.items():
         print(f"{name}: {value:.2f} × the ceiling's CPU time per job")
     if given.update:
+        given.baseline.parent.mkdir(parents=True, exist_ok=True)
         given.baseline.write_text(
             json.dumps({name: round(value, 3) for name, value in now.items()}, indent=1) + "\n"
         )
