@@ -25,7 +25,7 @@ from toril.spark.events_offsets import Mark, Offsets, Place, read_marks, write_m
 from toril.spark.events_options import NAME, EventsOptions
 from toril.spark.events_plan import Piece, Planner
 from toril.spark.events_read import Reading
-from toril.spark.planner import end_in_order
+from toril.spark.planner import end_in_order, put_off
 from toril.spark.schema import EVENTS, choose, ddl
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ class EventsReader(DataSourceReader):
 class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans in one process beside the driver, reads on executors."""
 
+    _bulk: Bulk | None = None
+
     def __init__(self, options: EventsOptions, reading: Reading, slots: int) -> None:
         self._options = options
         self._reading = reading
@@ -111,12 +113,10 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {key: value for key, value in self.__dict__.items() if key not in own}
 
     @cached_property
-    def _bulk(self) -> Bulk:
-        end_in_order()
-        return self._options.target.open()
-
-    @cached_property
     def _planner(self) -> Planner:
+        end_in_order()
+        with put_off():
+            self._bulk = self._options.target.open()
         return Planner(self._options, self._bulk, self._slots)
 
     def initialOffset(self) -> Offsets:
@@ -159,5 +159,6 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Let the planner's connection go."""
-        if "_bulk" in self.__dict__:
-            self._bulk.close()
+        with put_off():
+            if self._bulk is not None:
+                self._bulk.close()
