@@ -43,8 +43,8 @@ _WRITERS: Final = "client|kill"
 COMMANDS: Final[Mapping[Layout, Mapping[Group, str]]] = {
     "lean": {
         "produce": (
-            "blmpop del get hdel hget hincrby hmget hset hsetnx llen lpush pexpire rpush sadd set"
-            " time xadd zadd zcount zrange zrem zrevrangebyscore"
+            "blmpop del exists get hdel hexists hget hincrby hmget hset hsetnx llen lpush pexpire"
+            " rpush sadd set time xadd zadd zcount zrange zrem zrevrangebyscore"
         ),
         "work": (
             "blpop del exists get hdel hget hincrby hmget hset llen lpop lpush lrange ltrim pexpire"
@@ -91,9 +91,9 @@ COMMANDS: Final[Mapping[Layout, Mapping[Group, str]]] = {
 }
 
 _PRODUCED: Final = (
-    "", "meta", "jobs", "specs", "results", "progress", "queue", "stale", "prioritized", "delayed",
-    "completed", "failed", "expiry", "events", "wake", "broken", "dedup:*", "logs:*", "reply:*",
-    "once:*",
+    "", "meta", "jobs", "ended", "specs", "results", "progress", "queue", "stale", "prioritized",
+    "delayed", "completed", "failed", "expiry", "events", "wake", "broken", "dedup:*", "logs:*",
+    "reply:*", "once:*",
 )  # fmt: skip
 """Keys of a lean queue that its producers touch: not those of running jobs and of workers, so that
 a claim is refused before it did anything. BullMQ keeps jobs beside all other keys of a queue."""

@@ -125,7 +125,8 @@ class JobSpec:
     `origin` is minted once per hand-in, so that a repeated `enqueue` whose first reply was
     lost is recognised. `reply` announces that the caller will ask `finished` for this job.
     `requeue_failed` lets the job replace a failed one of the same id. `fresh`: the id was made
-    for this hand-in, and a storage that counts its jobs may give it a number instead.
+    for this hand-in, so that a storage need not look for it among jobs of the past, and one that
+    counts its jobs may give it a number instead.
     """
 
     id: str

@@ -23,7 +23,8 @@ def forget_record(case: Case, job_id: str) -> None:
     if case.url.startswith("bullmq"):
         case.raw.delete(case.key(job_id))
     else:
-        case.raw.hdel(case.key("jobs"), job_id)
+        for part in ("jobs", "ended"):
+            case.raw.hdel(case.key(part), job_id)
 
 
 def wish(count: int = 1, lease_ms: int = 60_000) -> Claim:

@@ -15,7 +15,8 @@ from toril.storage.redis import codec
 _SNAPSHOT = """
 local b = KEYS[1]
 local function all(key) return redis.call('ZRANGE', b .. key, 0, -1) end
-return { redis.call('HGETALL', b .. 'jobs'), redis.call('HGETALL', b .. 'specs'),
+return { redis.call('HGETALL', b .. 'jobs'), redis.call('HGETALL', b .. 'ended'),
+         redis.call('HGETALL', b .. 'specs'),
          redis.call('HGETALL', b .. 'results'), redis.call('HGETALL', b .. 'progress'),
          redis.call('LRANGE', b .. 'queue', 0, -1), all('prioritized'), all('delayed'),
          all('processing'), all('completed'), all('failed'),
@@ -101,7 +102,8 @@ class Looker:
 
     def counts(self) -> dict[str, int]:
         """Count records by state; cheap enough to poll."""
-        raw = self.call("HVALS", self.key("jobs"))
+        ended = [_open_up(blob)[0] for blob in self.call("HVALS", self.key("ended"))]
+        raw = [*self.call("HVALS", self.key("jobs")), *ended]
         found: dict[str, int] = {}
         for one in raw:
             word = _WORDS.get(cast("str", codec.unpack(one)[0]), "ghost")
@@ -114,12 +116,18 @@ class Looker:
 
     def dump(self) -> Dump:
         """Read all of it."""
-        jobs, specs, results, progress, line, *rest = self.call("EVAL", _SNAPSHOT, 1, self._base)
+        jobs, ended, specs, results, progress, line, *rest = self.call(
+            "EVAL", _SNAPSHOT, 1, self._base
+        )
         raw, last = rest[-2:]
+        opened = {job_id: _open_up(blob) for job_id, blob in _pairs(ended).items()}
         spec_of, result_of, progress_of = _pairs(specs), _pairs(results), _pairs(progress)
-        places, orphans = _places(_pairs(jobs), line, dict(zip(_PLACES, rest, strict=False)))
+        result_of |= {job_id: result for job_id, (_, result) in opened.items() if result}
+        records = _pairs(jobs) | {job_id: record for job_id, (record, _) in opened.items()}
+        places, orphans = _places(records, line, dict(zip(_PLACES, rest, strict=False)))
+        orphans += [f"{job_id}: both ended and not" for job_id in _pairs(jobs).keys() & opened]
         views = []
-        for job_id, blob in _pairs(jobs).items():
+        for job_id, blob in records.items():
             record = codec.unpack(blob)
             if record[0] == "g":
                 continue
@@ -151,6 +159,13 @@ class Looker:
 
 def _pairs(flat: Sequence[bytes]) -> dict[str, bytes]:
     return {flat[at].decode(): flat[at + 1] for at in range(0, len(flat), 2)}
+
+
+def _open_up(blob: bytes) -> tuple[bytes, bytes]:
+    """A record, and a short result behind it, whose length is told by the last two bytes."""
+    end = len(blob) - 2
+    cut = end - int.from_bytes(blob[end:])
+    return blob[:cut], blob[cut:end]
 
 
 def _places(

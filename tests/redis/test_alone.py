@@ -57,6 +57,7 @@ async def stored(storage: RedisStorage, queue: str) -> dict[str, Any]:
     base, call = storage._base(queue), storage._call
     commands = {
         "jobs": ("HGETALL",),
+        "ended": ("HGETALL",),
         "specs": ("HGETALL",),
         "meta": ("HGETALL",),
         "queue": ("LRANGE", 0, -1),
@@ -84,7 +85,7 @@ def told(entries: list[Any]) -> list[list[Event]]:
 def check_same(alone: dict[str, Any], many: dict[str, Any]) -> None:
     """Compare two queues; the fields of a hash may come in any order, events in any form."""
     for key, value in many.items():
-        if key in ("jobs", "specs", "meta", "results"):
+        if key in ("jobs", "ended", "specs", "meta", "results"):
             first, second = (
                 dict(zip(one[::2], one[1::2], strict=True)) for one in (alone[key], value)
             )
@@ -270,7 +271,7 @@ async def test_lone_jobs_forget_what_is_past_its_time(
         await both.settle(lease, b"1")
         await both.check()
         both.now += 5
-    key = f"{storage._base('alone')}jobs"
+    key = f"{storage._base('alone')}ended"
     kept = await storage._call(key, "HLEN", key)
     assert isinstance(kept, int)
     assert kept < 10

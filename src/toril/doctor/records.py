@@ -82,20 +82,23 @@ async def _check_lean(
     lost: list[bytes] = []
     waiting: list[bytes] = []
     broken: list[bytes] = []
-    looked, cursor = 0, b"0"
-    while True:
-        cursor, count, *found = await visit.run("records_lean", spot, cursor, PAGE)
-        looked += count
-        lost += found[0]
-        waiting += (entry for entry in found[1] if entry not in line)
-        broken += found[2]
-        if cursor == b"0" or looked >= visit.bounds.entries:
-            break
+    looked, cut = 0, False
+    for part in ("jobs", "ended"):
+        cursor = b"0"
+        while not cut:
+            cursor, count, *found = await visit.run("records_lean", spot, part, cursor, PAGE)
+            looked += count
+            lost += found[0]
+            waiting += (entry for entry in found[1] if entry not in line)
+            broken += found[2]
+            if cursor == b"0":
+                break
+            cut = looked >= visit.bounds.entries
     if waiting:
         lost += await visit.run("waiting_lean", spot, *waiting[:_SURE])
     lost = list(dict.fromkeys(lost))
     return [
-        _finding(queue, lost, looked, cursor != b"0"),
+        _finding(queue, lost, looked, cut),
         *await _broken(visit, spot, queue, broken),
     ]
 

@@ -7,7 +7,8 @@ local base, found = KEYS[1], {}
 for at = 2, #ARGV do
   local key = base .. 'dedup:' .. ARGV[at]
   local id = string.match(redis.call('GET', key) or '', '^0:(.*)$')
-  if id and redis.call('HEXISTS', base .. 'jobs', id) == 0 then
+  if id and redis.call('HEXISTS', base .. 'jobs', id) == 0
+     and redis.call('HEXISTS', base .. 'ended', id) == 0 then
     found[#found + 1] = ARGV[at]
     found[#found + 1] = id
     if ARGV[1] == 'free' then redis.call('DEL', key) end

@@ -16,7 +16,8 @@ for at = 5, #ARGV do
   else
     there = redis.call('ZSCORE', key, entry)
   end
-  if there and redis.call('HEXISTS', base .. 'jobs', id) == 0 then
+  if there and redis.call('HEXISTS', base .. 'jobs', id) == 0
+     and redis.call('HEXISTS', base .. 'ended', id) == 0 then
     found[#found + 1] = entry
     if act == 'strike' then
       if kind == 'list' then redis.call('LREM', key, 1, entry) else redis.call('ZREM', key, entry) end

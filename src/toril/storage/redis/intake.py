@@ -15,6 +15,10 @@ from toril.storage.redis.layout import chunks
 
 Args = list[str | bytes]
 
+NEW: Final = "1"
+KNOWN: Final = "0"
+"""Whether jobs of these ids may have ended already; where a call is repeated, its own may have."""
+
 _TRUE: Final = b"\xc3"
 _FOUR: Final = b"\x94"
 """What an array of four begins with."""
@@ -48,6 +52,7 @@ class Intake:
             return self.pack_alike(specs[0], specs.ids, specs.payloads)
         args: Args = [str(len(specs))]
         heads: Args = []
+        fresh = True
         write = self._pack
         head = start = end = b""
         last: JobSpec | None = None
@@ -68,7 +73,8 @@ class Intake:
                 last, row = spec, 0
             args += (spec.id, start + write(spec.payload) + end)
             row += 1
-        return [*args, *heads, head, str(row)]
+            fresh = fresh and spec.fresh
+        return [*args, *heads, head, str(row), NEW if fresh else KNOWN]
 
     def pack_alike(self, model: JobSpec, ids: Sequence[str], payloads: Sequence[bytes]) -> Args:
         """Write the arguments for jobs that are like `model` but for id and payload."""
@@ -77,7 +83,7 @@ class Intake:
         args: Args = [str(len(ids))]
         for job_id, payload in zip(ids, payloads, strict=True):
             args += (job_id, start + write(payload) + end)
-        args += (head, str(len(ids)))
+        args += (head, str(len(ids)), NEW if model.fresh else KNOWN)
         return args
 
     def parts(self, spec: JobSpec) -> tuple[bytes, bytes, bytes]:

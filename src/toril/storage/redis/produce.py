@@ -13,6 +13,7 @@ from toril.job import JobRecord, JobSpec
 from toril.storage.created import Created, ids_of, join
 from toril.storage.protocol import Cancellation, Ending, Receipt, Removal
 from toril.storage.redis import codec
+from toril.storage.redis.intake import KNOWN
 from toril.storage.redis.layout import CHUNK, chunks
 from toril.storage.redis.link import Link
 from toril.storage.redis.waits import Known, Replies, Tell
@@ -57,7 +58,8 @@ class Produce(Link):
             self._mailbox(queue).promise(awaited, self.clock.monotonic())
         try:
             answers = cast(
-                "int | list[bytes]", await self._run("enqueue", queue, *args, durable=True)
+                "int | list[bytes]",
+                await self._run("enqueue", queue, *args, durable=True, again=KNOWN),
             )
             self._answered = True
             if isinstance(answers, int):

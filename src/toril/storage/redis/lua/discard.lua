@@ -11,7 +11,7 @@ for at = 2, #ARGV - 3, 2 do
   if record and SHELF[record[STATE]] and record[SINCE] == tonumber(ARGV[at + 1])
      and not is_gone(record) then
     tell('removed', id, record, WORDS[record[STATE]])
-    bury(id, record, record[STATE], call('HGET', RESULTS, id))
+    bury(id, record, record[STATE], payload_of(id))
     answer = 'r'
     gone = gone + 1
   end

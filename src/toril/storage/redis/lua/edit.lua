@@ -58,6 +58,7 @@ local function change(id, record, spec)
     if not key_is_free(id, record) then return false end
     call('ZREM', SHELF[state], id)
     call('ZREM', EXPIRY, id)
+    call('HDEL', ENDED, id)
     call('HDEL', RESULTS, id)
     local extra = record[EXTRA]
     if extra then extra.e = nil end

@@ -1,6 +1,7 @@
 -- Store each job unless its id or dedup key is taken; never touch the one that is there.
 -- ARGV: time, number of jobs, per job: id, spec; then per row of jobs with the same head: head, how
---   many they are
+--   many they are; then 1 if each id was made for this call, which is sent for the first time, so that
+--   none has ended, else 0
 --   head = packed {origin, delay ms, requeue failed, reply list or false, extra or false, name};
 --   for a job that only has to wait in the plain line the end of its record: packed origin and
 --   name, both short, and extra, which holds the reply list; then true if it may requeue a failed
@@ -17,6 +18,10 @@ local answers, specs_out, ids = {}, {}, {}
 local seen, replaced = {}, {}
 for number = 1, count do ids[number] = ARGV[1 + 2 * number] end
 local known = call('HMGET', JOBS, unpack(ids))
+if ARGV[#ARGV] ~= '1' then
+  local past = call('HMGET', ENDED, unpack(ids))
+  for number = 1, count do known[number] = known[number] or past[number] end
+end
 
 local function write_jobs()
   flush('HSET', JOBS, jobs_out)
@@ -33,7 +38,7 @@ local function add_reply(id, record, who)
     if other == who then return end
   end
   extra.r[#extra.r + 1] = who
-  call('HSET', JOBS, id, pack(record))
+  save(id, record)
 end
 
 -- Answer for the holder of the dedup key, or make room and answer nil.
@@ -131,7 +136,7 @@ end
 -- Tells whether it was so; an id that comes twice is found when fewer fields are new than were set.
 local function create_all()
   local head = ARGV[first_head]
-  if string.byte(head) == 150 or #ARGV > first_head + 1 then return false end
+  if string.byte(head) == 150 or #ARGV > first_head + 2 then return false end
   for number = 1, count do
     if known[number] then return false end
   end
@@ -141,7 +146,13 @@ local function create_all()
     records[2 * number] = model
     pushes[number] = mark .. ids[number]
   end
-  if call('HSET', JOBS, unpack(records)) < count then
+  -- The server keeps a small hash of short values as a list, which it scans for each new field. One
+  -- value over 64 bytes makes it a table, and a table it stays until it is empty.
+  local first = count >= 16 and call('EXISTS', JOBS) == 0
+  if first then call('HSET', JOBS, '', string.rep('-', 65)) end
+  local fresh = call('HSET', JOBS, unpack(records))
+  if first then call('HDEL', JOBS, '') end
+  if fresh < count then
     call('HDEL', JOBS, unpack(ids))
     alike, pushes = false, {}
     return false
@@ -179,14 +190,16 @@ local function hand_in(number, id, head, spec)
   local refusal = check_dedup(id, head)
   if refusal then return refusal end
   if record then forget(id, record) end
-  -- The record of a ghost is about to be overwritten.
-  if ghost or replaced[id] then call('ZREM', EXPIRY, id) end
+  if ghost or replaced[id] then
+    call('HDEL', ENDED, id)
+    call('ZREM', EXPIRY, id)
+  end
   return create(id, head, spec)
 end
 
 local function create_each()
   local number = 0
-  for at = first_head, #ARGV, 2 do
+  for at = first_head, #ARGV - 1, 2 do
     local head = ARGV[at]
     for _ = 1, tonumber(ARGV[at + 1]) do
       number = number + 1

@@ -8,7 +8,8 @@ if ARGV[2] == '1' and string.byte(ARGV[5]) ~= 150 then
   local number, last = (meta[1] or 0) + 1, (meta[2] or 0) + 2
   local ending = string.byte(head, -1) == 195 and string.sub(head, 1, -2) or head
   local record = '\158\161w' .. pack(number) .. time .. '\000\000\000\194\194\194' .. time .. '\000'
-  if call('HSETNX', JOBS, id, record .. ending) == 1 then
+  if (ARGV[7] == '1' or call('HEXISTS', ENDED, id) == 0)
+     and call('HSETNX', JOBS, id, record .. ending) == 1 then
     call('HSET', SPECS, id, ARGV[4])
     call('RPUSH', QUEUE, string.format('%d:', number) .. id)
     if call('LLEN', WAKE) == 0 then call('RPUSH', WAKE, '1') end

@@ -18,7 +18,7 @@ for at = 3, #ARGV do
   elseif record[STATE] == 'g' then
     add(id, extra.z[1], extra.z[2])
   elseif SHELF[record[STATE]] then
-    add(id, record[STATE], call('HGET', RESULTS, id))
+    add(id, record[STATE], payload_of(id))
   else
     extra = extra_of(record)
     extra.r = extra.r or {}

@@ -6,15 +6,21 @@
 local answers = {}
 local ids = { unpack(ARGV, 2) }
 if #ids == 0 then return answers end
-local records, specs = call('HMGET', JOBS, unpack(ids)), call('HMGET', SPECS, unpack(ids))
-local results, progress = call('HMGET', RESULTS, unpack(ids)), call('HMGET', PROGRESS, unpack(ids))
+local records, ended = call('HMGET', JOBS, unpack(ids)), call('HMGET', ENDED, unpack(ids))
+local specs, results = call('HMGET', SPECS, unpack(ids)), call('HMGET', RESULTS, unpack(ids))
+local progress = call('HMGET', PROGRESS, unpack(ids))
 for number = 1, #ids do
-  local raw = records[number]
+  local raw, payload = records[number], results[number]
+  if not raw and ended[number] then
+    local between
+    raw, between = open_up(ended[number])
+    payload = between or payload
+  end
   local at = #answers
   local record = raw and decode(raw)
   if record and not is_gone(record) then
     answers[at + 1], answers[at + 2] = raw, specs[number]
-    answers[at + 3], answers[at + 4] = results[number], progress[number]
+    answers[at + 3], answers[at + 4] = payload, progress[number]
   else
     answers[at + 1], answers[at + 2], answers[at + 3], answers[at + 4] = false, false, false, false
   end

@@ -17,7 +17,7 @@ for at = 3, #ARGV do
       extra_of(record).e = till
       call('ZADD', EXPIRY, till, id)
     end
-    call('HSET', JOBS, id, pack(record))
+    save(id, record)
   end
   answers[#answers + 1] = there and 1 or 0
 end

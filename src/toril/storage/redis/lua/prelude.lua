@@ -4,9 +4,14 @@
 --
 -- meta        hash    layout, paused, concurrency, rate_max, rate_ms, window_end, window_used,
 --                     reaped (last pass), events_kept, e (events so far), t (tickets so far)
--- jobs        hash    id -> record, see below
+-- jobs        hash    id -> record of a job that has not ended, see below
+-- ended       hash    id -> record of one that has, its result or failure if that is short, and in two
+--                     bytes how long it is; apart from `jobs`, so that many that are kept, and a
+--                     table that doubles, cost those that run little
 -- specs       hash    id -> name, payload and terms, packed by the client, opaque here
--- results     hash    id -> result, or packed failure {kind, reason, stack, stack, ...}
+-- results     hash    id -> result, or packed failure {kind, reason, stack, stack, ...}, of those that
+--                     ended, if it is longer than SHORT or empty, and the failure of those that
+--                     are tried again
 -- progress    hash    id -> JSON text
 -- queue       list    "<ticket>:<id>", next to run on the left; a ticket that is not the
 --                     record's is stale and skipped
@@ -44,6 +49,8 @@ end
 
 local JOBS = base .. 'jobs'
 
+local ENDED = base .. 'ended'
+
 local SPECS = base .. 'specs'
 
 local RESULTS = base .. 'results'
@@ -68,12 +75,12 @@ local WAKE = base .. 'wake'
 
 local STALE = base .. 'stale'
 
-local GHOST_MS, REPLY_MS, SEEN_MS, BIG = 60000, 3600000, 30000, 65536
+local GHOST_MS, REPLY_MS, SEEN_MS, BIG, SHORT = 60000, 3600000, 30000, 65536, 1024
 local TIE, PRIORITY, EVENTS_KEPT = 4096, 4294967296, 200000
 
 -- A worker is its id, and its name after a newline if it has one.
 
--- A record: the fields of the array that `jobs` holds.
+-- A record: the fields of the array that `jobs` and `ended` hold.
 local STATE, TICKET, CREATED, MADE, STARTED, STALLS = 1, 2, 3, 4, 5, 6
 local TOKEN, SETTLED, WORKER, SINCE, PROCESSED, ORIGIN, NAME, EXTRA = 7, 8, 9, 10, 11, 12, 13, 14
 -- state: w waiting, p prioritized, d delayed, a active, c completed, f failed, g ghost (forgotten,
@@ -86,6 +93,8 @@ local WORDS = { w = 'waiting', p = 'prioritized', d = 'delayed', a = 'active', c
 
 -- Writes are gathered and sent once per command: a call with many members costs little more.
 local jobs_out = {}
+
+local ended_out = {}
 
 local results_out = {}
 
@@ -106,7 +115,7 @@ end
 
 -- Read a record; nil for bytes that are none, which must not stop the script half way.
 local function decode(raw)
-  local fine, record = pcall(unpack_msg, raw)
+  local fine, _, record = pcall(unpack_some, raw, 1)
   if fine and type(record) == 'table' and record[EXTRA] ~= nil and type(record[STATE]) == 'string'
      and type(record[MADE]) == 'number' and type(record[STARTED]) == 'number'
      and type(record[STALLS]) == 'number' then
@@ -123,6 +132,20 @@ local function scan(raw)
   local _, origin, name, extra = unpack_some(raw, 3, at)
   return at, state, ticket, created, made, started, stalls, token, settled, worker, processed, name,
          extra
+end
+
+-- What stands in `ended` behind a record whose payload has this size, and whether the payload comes
+-- between the two.
+local function close_with(size)
+  if size == 0 or size > SHORT then return '\000\000', false end
+  return string.char(math.floor(size / 256), size % 256), true
+end
+
+-- Take apart what stands in `ended`: the record, and the payload or false.
+local function open_up(raw)
+  local high, low = string.byte(raw, -2, -1)
+  local size = low and high * 256 + low or 0
+  return string.sub(raw, 1, -3 - size), size > 0 and string.sub(raw, -2 - size, -3)
 end
 
 -- Events -------------------------------------------------------------------------------------

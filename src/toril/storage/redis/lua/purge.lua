@@ -12,7 +12,7 @@ for at = 4, #ARGV do
     tell('removed', id, record, WORDS[record[STATE]])
     local kind, payload = 'g', false
     if SHELF[record[STATE]] then
-      kind, payload = record[STATE], call('HGET', RESULTS, id)
+      kind, payload = record[STATE], payload_of(id)
     else
       reply(id, record, 'g')
     end

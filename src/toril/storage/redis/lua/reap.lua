@@ -34,7 +34,7 @@ local function doom(id, record, asked)
       call('ZADD', EXPIRY, extra.e, id)
     end
   end
-  call('HSET', RESULTS, id, payload)
+  lay_down(id, record, payload)
   shelve(SHELF.f, { id })
   reply(id, record, 'f', payload)
   tell('failed', id, record, 'active', nil, kind .. ': ' .. reason)
@@ -53,12 +53,12 @@ for number = #lapsed, 1, -1 do
     if asked or record[STALLS] > max_stalls then
       doom(id, record, asked)
       table.insert(doomed, 1, id)
+      if record[EXTRA] then retain(SHELF.f, record[EXTRA].f) end
     else
       line_up(id, record, 0, true, true)
+      call('HSET', JOBS, id, pack(record))
       table.insert(stalled, 1, id)
     end
-    call('HSET', JOBS, id, pack(record))
-    if record[STATE] == 'f' and record[EXTRA] then retain(SHELF.f, record[EXTRA].f) end
   else
     condemn(id, 'active')
   end

@@ -16,7 +16,7 @@ for at = 2, #ARGV - 2 do
       tell('removed', id, record, WORDS[state])
       local kind, payload = 'g', false
       if SHELF[state] then
-        kind, payload = state, call('HGET', RESULTS, id)
+        kind, payload = state, payload_of(id)
       else
         reply(id, record, 'g')
       end

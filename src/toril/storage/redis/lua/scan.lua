@@ -61,5 +61,15 @@ local function fetch(letter, key)
   return call('HMGET', key, unpack(ids))
 end
 
-local records = #ids > 0 and call('HMGET', JOBS, unpack(ids)) or {}
-return { now, looked, names, scores, records, fetch('s', SPECS), fetch('r', RESULTS), fetch('p', PROGRESS) }
+local records = #ids > 0 and call('HMGET', SHELF[state] and ENDED or JOBS, unpack(ids)) or {}
+local results = fetch('r', RESULTS)
+if SHELF[state] then
+  for number = 1, #records do
+    if records[number] then
+      local record, payload = open_up(records[number])
+      records[number] = record
+      if payload and results[1] ~= nil then results[number] = payload end
+    end
+  end
+end
+return { now, looked, names, scores, records, fetch('s', SPECS), results, fetch('p', PROGRESS) }

@@ -6,8 +6,34 @@ local function is_gone(record)
 end
 
 local function load(id)
-  local raw = call('HGET', JOBS, id)
+  local raw = call('HGET', JOBS, id) or call('HGET', ENDED, id)
   return raw and decode(raw)
+end
+
+-- Write a record back where it was read.
+local function save(id, record)
+  local old = call('HGET', ENDED, id)
+  if old and (SHELF[record[STATE]] or record[STATE] == 'g') then
+    local _, payload = open_up(old)
+    call('HSET', ENDED, id, pack(record) .. (payload or '') .. string.sub(old, -2))
+  else
+    call('HSET', JOBS, id, pack(record))
+  end
+end
+
+-- Write down a job that ended just now.
+local function lay_down(id, record, payload)
+  local close, between = close_with(#payload)
+  call('HDEL', JOBS, id)
+  call('HSET', ENDED, id, pack(record) .. (between and payload or '') .. close)
+  if between then call('HDEL', RESULTS, id) else call('HSET', RESULTS, id, payload) end
+end
+
+-- The result of a job that ended, or its failure.
+local function payload_of(id)
+  local raw = call('HGET', ENDED, id)
+  local _, payload = open_up(raw or '')
+  return payload or call('HGET', RESULTS, id)
 end
 
 local function extra_of(record)
@@ -105,7 +131,7 @@ local function forget(id, record)
   else
     leave(id, record)
   end
-  call('HDEL', JOBS, id)
+  call('HDEL', (SHELF[state] or state == 'g') and ENDED or JOBS, id)
   call('HDEL', SPECS, id)
   call('HDEL', RESULTS, id)
   local extra = record[EXTRA]
@@ -124,7 +150,7 @@ local function bury(id, record, kind, payload)
   if waited then
     local ghost = { 'g', 0, now, 0, 0, 0, false, settled, false, now, 0, '', '',
                     { e = now + GHOST_MS, z = { kind, payload or false } } }
-    call('HSET', JOBS, id, pack(ghost))
+    call('HSET', ENDED, id, pack(ghost) .. close_with(0))
     call('ZADD', EXPIRY, now + GHOST_MS, id)
   end
 end
@@ -168,7 +194,7 @@ local function retain(shelf, rule)
     local record = load(id)
     if record then
       local kind = record[STATE]
-      bury(id, record, kind, call('HGET', RESULTS, id))
+      bury(id, record, kind, payload_of(id))
     end
   end
 end
@@ -184,14 +210,13 @@ end
 
 -- End a job whose record nobody can read: it has failed, and its bytes are kept.
 local function condemn(id, prev)
-  local raw = call('HGET', JOBS, id)
+  local raw = call('HGET', JOBS, id) or call('HGET', ENDED, id)
   if not raw then return miss(id, prev) end
   if decode(raw) then return end
   local reason = 'its record is unreadable; the bytes are kept in the hash "broken"'
   local record = { 'f', 0, now, 1, 0, 0, false, false, false, now, 0, '', '', false }
   call('HSET', base .. 'broken', id, raw)
-  call('HSET', JOBS, id, pack(record))
-  call('HSET', RESULTS, id, pack({ 'SerdeError', reason }))
+  lay_down(id, record, pack({ 'SerdeError', reason }))
   shelve(SHELF.f, { id })
   tell('failed', id, record, prev, nil, 'SerdeError: ' .. reason)
 end

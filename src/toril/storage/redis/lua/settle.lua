@@ -9,7 +9,7 @@
 
 local said = unpack_msg(ARGV[2])
 local distinct, answers, done, shelved = said[1], {}, {}, { c = {}, f = {} }
-local expiring, keeping, touched, ids = {}, {}, {}, {}
+local expiring, keeping, touched, overcome, ids = {}, {}, {}, {}, {}
 for number = 2, #said do
   local row, size = said[number], #ids
   if row[1] == 'c' then
@@ -37,8 +37,14 @@ local function finish(id, record, state, payload)
   end
   local list = shelved[state]
   list[#list + 1] = id
-  results_out[#results_out + 1] = id
-  results_out[#results_out + 1] = payload
+  local close, between = close_with(#payload)
+  if not between then
+    results_out[#results_out + 1], results_out[#results_out + 2] = id, payload
+  elseif record[MADE] > 1 then
+    overcome[#overcome + 1] = id
+  end
+  touched[id] = pack(record) .. (between and payload or '') .. close
+  ended_out[#ended_out + 1], ended_out[#ended_out + 2] = id, touched[id]
 end
 
 local function end_attempt(id, record, kind, a, b)
@@ -69,7 +75,10 @@ local function end_attempt(id, record, kind, a, b)
   else
     line_up(id, record, 0, true)
   end
-  put(id, record)
+  if not SHELF[record[STATE]] then
+    put(id, record)
+    touched[id] = jobs_out[#jobs_out]
+  end
 end
 
 -- Jobs with nothing special: their new record is put together from bytes. Jobs that were claimed
@@ -85,24 +94,32 @@ local function complete_alike(row, first, last, raw)
   end
   local model = '\158\161c' .. pack(ticket, created, made + 1, begun, stalls, false,
     owner .. ':' .. begun, worker, now, processed) .. string.sub(raw, at + 1)
-  local twins = ids
+  local twins, close, between = ids, close_with(#row[3 + 2 * first])
+  local ended, there, written, set = #done, #shelved.c, #ended_out, #results_out
   if last - first + 1 == #ids then
     done, shelved.c = ids, ids
-    jobs_out, results_out = { unpack(row, 4) }, { unpack(row, 4) }
-    for at = 2, 2 * #ids, 2 do jobs_out[at] = model end
   else
     twins = {}
     local shelf = shelved.c
-    local ended, there, written, set = #done, #shelf, #jobs_out, #results_out
     for number = first, last do
       local id, nth = row[2 + 2 * number], number - first + 1
-      local even = 2 * nth
       twins[nth], done[ended + nth], shelf[there + nth] = id, id, id
-      jobs_out[written + even - 1], jobs_out[written + even] = id, model
+    end
+  end
+  for number = first, last do
+    local id, even = row[2 + 2 * number], 2 * (number - first + 1)
+    ended_out[written + even - 1] = id
+    if between then
+      ended_out[written + even] = model .. row[3 + 2 * number] .. close
+    else
+      ended_out[written + even] = model .. close
       results_out[set + even - 1], results_out[set + even] = id, row[3 + 2 * number]
     end
   end
-  if not distinct then touched[twins[1]] = model end
+  if between and made > 0 then
+    for number = 1, #twins do overcome[#overcome + 1] = twins[number] end
+  end
+  if not distinct then touched[twins[1]] = model .. close end
   tell_alike({ 'completed' }, twins,
              pack(made + 1, name, worker, 'active', now - processed, #row[3 + 2 * first]))
   return true
@@ -110,10 +127,10 @@ end
 
 local function settle_one(id, raw, kind, token, started, a, b)
   local record = raw and decode(raw)
+  if not raw then record = load(id) end
   if not record then return 'G' end
   if record[STATE] == 'a' and record[TOKEN] == token and record[STARTED] == started then
     end_attempt(id, record, kind, a, b)
-    touched[id] = jobs_out[#jobs_out]
     return 'D'
   end
   if record[SETTLED] == token .. ':' .. started then return 'D' end
@@ -156,7 +173,11 @@ for number = 2, #said do
 end
 
 flush('ZREM', PROCESSING, done)
+flush('HDEL', JOBS, shelved.c)
+flush('HDEL', JOBS, shelved.f)
 flush('HSET', JOBS, jobs_out)
+flush('HSET', ENDED, ended_out)
+flush('HDEL', RESULTS, overcome)
 flush('HSET', RESULTS, results_out)
 flush('RPUSH', QUEUE, pushes)
 pushes = {}

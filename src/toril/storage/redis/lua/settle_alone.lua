@@ -24,8 +24,14 @@ if call('ZCOUNT', EXPIRY, '-inf', now) == 0 then
       if extra.r then reply(id, record, 'c', result) end
     end
     call('ZREM', PROCESSING, id)
-    call('HSET', JOBS, id, pack(record))
-    call('HSET', RESULTS, id, result)
+    local close, between = close_with(#result)
+    call('HDEL', JOBS, id)
+    call('HSET', ENDED, id, pack(record) .. (between and result or '') .. close)
+    if not between then
+      call('HSET', RESULTS, id, result)
+    elseif made > 1 then
+      call('HDEL', RESULTS, id)
+    end
     local at = call('ZCOUNT', shelf, now, string.format('(%.0f', now + 1))
     call('ZADD', shelf, string.format('%.0f.%d', now, math.min(101 + at, 999)), id)
     local size, told, drained = '\008', 1, ''
