@@ -77,6 +77,7 @@ TARGETS: Final = (
     *_least("W3", "jobs/s", [WIRE], NODE, 1.5),
     *_least("W3", "jobs/s", [WIRE], PYTHON, 10),
     *_least("W3", "jobs/s", [WIRE], "ceiling-wire", 0.7),
+    *_least("W3", "jobs/s", [WIRE], "ceiling-batch", 0.7),
     *_least("W3", "jobs/s", [LEAN], NODE, 3),
     *_least("W3", "jobs/s", [LEAN], PYTHON, 15),
     *_least("W3", "jobs/s", [MEMORY], NODE, 4),
