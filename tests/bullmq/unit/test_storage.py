@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -18,8 +18,10 @@ from toril.job import KEEP_ALL, KEEP_NONE, Dedup, JobSpec, Keep, State, Terms
 from toril.outcome import DONE, Completed
 from toril.storage import open_bulk, open_storage
 from toril.storage.bullmq import BullmqStorage
-from toril.storage.protocol import Rate
+from toril.storage.protocol import Claim, Rate
 from toril.testing import Bench, MemoryRig, Rig
+
+WISH: Final = Claim(token="t", worker_id="w", count=1, lease_ms=30_000)
 
 
 class LiveRig(MemoryRig):
@@ -95,6 +97,8 @@ async def test_the_lean_side_refuses_a_bullmq_twin(server: Server, tagging: str)
     await lean.open()
     with pytest.raises(StorageError, match=r"a BullMQ queue of this name.*open it as 'bullmq\+…'"):
         await lean.enqueue(queue, [JobSpec(id="b", payload=b"1")])
+    with pytest.raises(StorageError, match=r"a BullMQ queue of this name.*open it as 'bullmq\+…'"):
+        await lean.claim(queue, WISH)
     assert queue not in await lean.queues()
     bulk = open_bulk(server.url)
     with pytest.raises(StorageError, match="hash_tag=on if both are meant to exist"):
@@ -104,6 +108,7 @@ async def test_the_lean_side_refuses_a_bullmq_twin(server: Server, tagging: str)
     await explicit.open()
     (receipt,) = await explicit.enqueue(queue, [JobSpec(id="b", payload=b"1")])
     assert receipt.created
+    assert (await explicit.claim(queue, WISH)).jobs
     await explicit.destroy(queue, force=True)
     for one in (peer, lean, explicit):
         await one.close()

@@ -60,6 +60,8 @@ class Link:
         self._intake = Intake(self._me)
         self._tokens: OrderedDict[str, None] = OrderedDict()
         self._registered: dict[str, float] = {}
+        self._met: set[str] = set()
+        """Queues that were looked at before the first claim."""
         self._answered = False
         """Whether a hand-in was answered: the server knows the script, calls keep their order."""
         self._outlooks: dict[str, float] = {}
@@ -114,6 +116,7 @@ class Link:
         if server is not None:
             await server.stop()
         self._awaiting.clear()
+        self._met.clear()
 
     @property
     def _client(self) -> Client:
@@ -155,17 +158,30 @@ class Link:
         return entered is not None and entered > self.clock.monotonic() - _REGISTERED_S
 
     async def _register(self, queue: str) -> None:
-        """Enter the queue into the list of queues; refuse a layout newer than ours."""
+        """Enter the queue into the list of queues; refuse what `_meet` refuses."""
         now = self.clock.monotonic()
-        for twin in twins_of(self.address, queue):
-            check_twin(self.address, queue, twin, await self._client.exists(twin))
+        await self._check_twins(queue)
         meta = self._base(queue) + "meta"
         await self._client.call(meta, "HSETNX", meta, "layout", LAYOUT)
-        layout = cast("bytes | None", await self._client.call(meta, "HGET", meta, "layout"))
-        check_layout(layout, queue, self.url)
+        await self._check_layout(queue)
         names = f"{self.address.prefix or PREFIX}:queues"
         await self._client.call(names, "SADD", names, queue)
         self._registered[queue] = now
+
+    async def _meet(self, queue: str) -> None:
+        """Before the first claim: refuse a twin that other clients use, and a newer layout."""
+        await self._check_twins(queue)
+        await self._check_layout(queue)
+        self._met.add(queue)
+
+    async def _check_twins(self, queue: str) -> None:
+        for twin in twins_of(self.address, queue):
+            check_twin(self.address, queue, twin, await self._client.exists(twin))
+
+    async def _check_layout(self, queue: str) -> None:
+        meta = self._base(queue) + "meta"
+        layout = cast("bytes | None", await self._client.call(meta, "HGET", meta, "layout"))
+        check_layout(layout, queue, self.url)
 
     def _wake(self, queue: str) -> WakeUps:
         wakes = self._wakes.get(queue)

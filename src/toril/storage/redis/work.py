@@ -28,6 +28,8 @@ class Work(Link):
 
     async def claim(self, queue: str, claim: Claim) -> Batch:
         """Lease up to `count` jobs that may start now."""
+        if queue not in self._met:
+            await self._meet(queue)
         reply = await self._run("claim", queue, *self._wish(claim), again=1)
         return self._batch(queue, claim, reply)
 
@@ -40,6 +42,8 @@ class Work(Link):
             if not await came_before(cut, self.wait([queue], timeout_ms)):
                 return EMPTY_BATCH
             return await self.claim(queue, claim)
+        if queue not in self._met:
+            await self._meet(queue)
         self._outlooks.pop(queue, None)
         base, seconds = self._base(queue), max(0.001, min(timeout_ms / 1000, BLOCK_S))
         if queue not in self._awaiting:
