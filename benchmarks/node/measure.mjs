@@ -156,5 +156,6 @@ export async function main(adapter) {
   await adapter.open?.();
   await { one, add: bulk, drain, call: calls, serve, late: comeDue }[verb](adapter);
   if (marks) closeSync(marks);
+  await new Promise((written) => process.stdout.write('', written)); // an exit would cut it
   process.exit(0);
 }

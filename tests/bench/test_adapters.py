@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +15,7 @@ import pytest
 
 from benchmarks.compare.adapters.measure import HANDLER, MARKS, RATE
 from benchmarks.compare.field import entries
+from benchmarks.install import ROOT
 from benchmarks.machine import Bench
 from benchmarks.peers import Figures, Peer
 
@@ -49,6 +54,31 @@ def test_jobs_added_by_one_process_are_drained_by_another(tmp_path: Path) -> Non
 def test_each_call_has_a_latency() -> None:
     figures = run(peer("toril-memory", "memory:"), "call", 20)
     assert len(figures["latencies"]) == 20
+
+
+def test_many_latencies_of_a_node_library_arrive_whole() -> None:
+    """They are more than a pipe holds."""
+    node = shutil.which("node")
+    if node is None:
+        reason = "node is not installed (Debian: apt-get install nodejs)"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    shared = (ROOT / "benchmarks" / "node" / "measure.mjs").as_uri()
+    program = f"import {{ main }} from {shared!r}; await main({{ call: async () => {{}} }});"
+    words = [
+        "--input-type=module",
+        "--eval",
+        program,
+        "--",
+        "adapter",
+        "call",
+        "0",
+        "q",
+        "20000",
+        "1",
+    ]
+    printed = subprocess.run([node, *words], capture_output=True, check=True, timeout=60).stdout
+    assert len(printed) > 65536
+    assert len(json.loads(printed)["latencies"]) == 20000
 
 
 def test_what_a_library_cannot_do_is_said_so() -> None:
