@@ -58,8 +58,8 @@ def test_each_call_has_a_latency() -> None:
 
 def test_many_latencies_of_a_node_library_arrive_whole() -> None:
     """They are more than a pipe holds."""
-    node = shutil.which("node")
-    if node is None:
+    node = shutil.which("node") or ""
+    if not node:
         reason = "node is not installed (Debian: apt-get install nodejs)"
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     shared = (ROOT / "benchmarks" / "node" / "measure.mjs").as_uri()
