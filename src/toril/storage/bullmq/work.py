@@ -113,6 +113,9 @@ def ended_arguments(ended: Sequence[Ended]) -> list[Argument]:
     return [bare, 7, codec.pack_texts(values)]
 
 
+_NOBODY: Final = ended_arguments(())
+
+
 class Work(Repeats, Crew):
     """The worker's verbs but `settle`."""
 
@@ -224,7 +227,7 @@ class Work(Repeats, Crew):
             lease_ms, worker = claim.lease_ms, codec.clean(worker_name(claim))
         args: list[Argument] = [lease_ms, worker, stem, want, ENDING_KEPT_MS, *guard]
         args.append(self.metrics or "")
-        return args + ended_arguments(ended)
+        return args + (ended_arguments(ended) if ended else _NOBODY)
 
     def read_granted(
         self, queue: str, reply: Sequence[Any], stem: str, want: int, catch: Catch
