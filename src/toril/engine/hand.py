@@ -112,12 +112,14 @@ class Hand(Generic[In]):
     def take(self, places: int) -> None:
         """Hold places for jobs that are not here yet, or no longer."""
         self._taken += places
-        self._update_room()
+        if self.free <= 0:
+            self._update_room()
 
     def give_back(self, places: int) -> None:
         """Free places held by `take`."""
         self._taken -= places
-        self._update_room()
+        if not self._room.is_set():
+            self._update_room()
 
     def close(self) -> None:
         """Take no more jobs; whoever waits for room goes on and sees it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -249,17 +249,17 @@ class Link:
 
     # -- calls -----------------------------------------------------------------------------
 
-    async def own(
+    def own(
         self,
         name: str,
         queue: str,
         *args: Argument,
         durable: bool = False,
         see: See | None = None,
-    ) -> Any:
+    ) -> Awaitable[Any]:
         """Run one of our own scripts; `see` is shown the reply before the caller goes on."""
         base = self.keys(queue).base
-        return await self.client.run(own(name), base, self.now_ms, *args, durable=durable, see=see)
+        return self.client.run(own(name), base, self.now_ms, *args, durable=durable, see=see)
 
     def own_command(self, name: str, queue: str, *args: Argument) -> Command:
         """Write the command that runs one of our own scripts, for a pipeline."""
